@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from documents import ThreadPool, audio_of, new_document
+from documents import ThreadPool, audio_of, new_document, no_upload
 from eventually import PATIENCE, eventually
 from postgres_server import PostgresServer, running_server
 
@@ -291,7 +291,7 @@ class Service:
         self.missed = threading.Event()
         self.queue = DocumentQueue(
             self.store, self.audio_store, self.pool, self.section, Pauses(), self.changed.append, self.deleted.append,
-            poll_seconds=0.2,
+            read_upload=no_upload, poll_seconds=0.2,
         )  # fmt: skip
         peers = self.store.peers(self.queue, self.missed.set)
         assert peers is not None

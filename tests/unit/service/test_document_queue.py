@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from documents import ThreadPool, audio_of, new_document, words_of
+from documents import ThreadPool, audio_of, new_document, no_upload, words_of
 from eventually import PATIENCE, eventually
 from joined import join
 
@@ -55,7 +55,7 @@ class Service:
         self.pool = ThreadPool(silent=silent)
         self.queue = DocumentQueue(
             self.store, self.audio_store, self.pool, self.section, pauses, self.events.append, poll_seconds=0.05,
-            cleanup_seconds=0.05, limits=self.limits,
+            read_upload=no_upload, cleanup_seconds=0.05, limits=self.limits,
         )  # fmt: skip
         self.queue.start()
 

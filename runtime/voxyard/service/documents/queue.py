@@ -43,8 +43,8 @@ class DocumentQueue:
         on_change: Callable[[str], None] = _ignore,
         on_delete: Callable[[str], None] | None = None,
         *,
+        read_upload: ReadUpload,
         limits: LimitsOf = no_limits,
-        read_upload: ReadUpload | None = None,
         poll_seconds: float = 5.0,
         cleanup_seconds: float = 600.0,
     ) -> None:
@@ -60,8 +60,8 @@ class DocumentQueue:
             section,
             on_change,
             self._on_delete,
-            limits,
             read_upload,
+            limits,
             poll_seconds,
             cleanup_seconds,
         )
@@ -150,7 +150,7 @@ class DocumentQueue:
             self._check(new.owner, Size.of(new), refused=refused)
             document, fresh = self._store.accept(new)
             if fresh:
-                self._dispatcher.document_accepted()
+                self._dispatcher.accepted()
         self._on_change(document.id)
         return document, fresh
 
@@ -161,7 +161,7 @@ class DocumentQueue:
             NotFoundError: no such document.
         """
         delete_document(self._store, self._audio_store, id)
-        self._dispatcher.document_deleted(id)
+        self._dispatcher.deleted(id)
         self._on_delete(id)
 
     def retry(self, id: str) -> Document:
@@ -172,7 +172,7 @@ class DocumentQueue:
             NotFoundError: no such document.
         """
         document = self._store.retry(id)
-        self._dispatcher.document_accepted()
+        self._dispatcher.accepted()
         self._on_change(id)
         return document
 
@@ -184,7 +184,7 @@ class DocumentQueue:
             NotFoundError: no such document or chunk.
         """
         self._store.redo(id, index, voice, seed)
-        self._dispatcher.document_accepted()
+        self._dispatcher.accepted()
         self._on_change(id)
         return self._store.document(id)
 
@@ -202,28 +202,28 @@ class DocumentQueue:
             with suppress(ServiceError):  # a document is spoken without priority, too
                 self._store.heard(id, bool(after))
 
-    def heard(self) -> tuple[str, ...]:
+    def with_listeners(self) -> tuple[str, ...]:
         """Ids of the documents with listeners at this service."""
         with self._accept_lock:
             return tuple(self._listeners)
 
     def peer_message(self, kind: str, id: str, service: str) -> None:
-        """Takes note of what another service has done with a document."""
+        """A document was `accepted`, `changed` or `deleted`, or is `heard` or `unheard`, at another service."""
         match kind:
             case "accepted":
-                self._dispatcher.document_accepted()
+                self._dispatcher.accepted()
                 self._on_change(id)
             case "changed":
                 self._on_change(id)
             case "deleted":
-                self._dispatcher.document_deleted(id)
+                self._dispatcher.deleted(id)
                 self._on_delete(id)
             case "heard" | "unheard":
                 self._dispatcher.listen(id, kind == "heard", service)
 
-    def claim_lost(self, id: str) -> None:
+    def taken_over(self, id: str) -> None:
         """Withdraws a document that another service has taken over."""
-        self._dispatcher.document_taken_over(id)
+        self._dispatcher.taken_over(id)
 
     def _refuse_closing(self, refused: bool = False) -> None:
         if self._closing or refused:

@@ -30,8 +30,9 @@ from voxyard.speech.audio.wav import WIDTH
 from voxyard.speech.requests import SAMPLE_RATE
 
 if TYPE_CHECKING:
-    from voxyard.service.documents.peers import PeerListener, Peers
+    from voxyard.service.documents.peers import Peers
     from voxyard.service.documents.postgres import PostgresDatabase
+    from voxyard.service.documents.queue import DocumentQueue
 
 _FEW = 64  # chunks whose words are read one by one
 
@@ -58,13 +59,13 @@ class Store:
         self.claims = Claims(self._database, service, claim_seconds)
         self.webhooks = pending.PendingWebhooks(self._database, self.claims)
 
-    def peers(self, listener: PeerListener, on_missed: Callable[[], None]) -> Peers | None:
+    def peers(self, queue: DocumentQueue, on_missed: Callable[[], None]) -> Peers | None:
         """Connection with the other services on the database, to be started; None where there can be none."""
         if isinstance(self._database, SqliteDatabase):
             return None
         from voxyard.service.documents.peers import Peers
 
-        return Peers(self._database, self.claims, listener, on_missed)
+        return Peers(self._database, self.claims, queue, on_missed)
 
     def close(self) -> None:
         """Closes the database; a SQLite file may be opened by another service then."""

@@ -6,15 +6,7 @@ import json
 
 from voxyard.service.routes import serializers
 from voxyard.service.routes.openapi import Router, errors
-from voxyard.service.routes.schemas import (
-    AudioModelsOut,
-    GpuOut,
-    ModelOut,
-    ModelsOut,
-    VoicesOut,
-    WorkerOut,
-    WorkersOut,
-)
+from voxyard.service.routes.schemas import AudioModelsOut, GpuOut, ModelOut, ModelsOut, VoicesOut, WorkerOut, WorkersOut
 from voxyard.service.state import AppState, AppStateDep, ClientDep
 from voxyard.speech.reading.reader import READING_VERSION
 

@@ -17,17 +17,10 @@ from voxyard.service.errors import ConflictError, ServiceError
 from voxyard.service.routes import chapters as chapter_routes
 from voxyard.service.routes import document_stream, serializers, uploads
 from voxyard.service.routes.answers import Answer, with_items
+from voxyard.service.routes.bodies import DocumentBody, DocumentFormat, RedoBody, UploadBody, codec_of
 from voxyard.service.routes.openapi import DocumentId as Id
 from voxyard.service.routes.openapi import Router, errors, form, inlined
-from voxyard.service.routes.schemas import (
-    DocumentBody,
-    DocumentFormat,
-    DocumentOut,
-    DocumentsOut,
-    RedoBody,
-    UploadBody,
-    codec_of,
-)
+from voxyard.service.routes.schemas import DocumentOut, DocumentsOut
 from voxyard.service.routes.serializers import ChunkTimes
 from voxyard.service.routes.stored_audio import PAUSED_STALL_SECONDS, audiobook_response, document_audio
 from voxyard.service.state import AppState, AppStateDep, ClientDep, PrefixDep

@@ -14,9 +14,16 @@ from voxyard.service import texts
 from voxyard.service.errors import TooLargeError
 from voxyard.service.routes import document_stream
 from voxyard.service.routes.answers import Answer, with_items
+from voxyard.service.routes.bodies import (
+    CastOption,
+    InputFormat,
+    Language,
+    LexiconOption,
+    Name,
+    ReadOption,
+    RequestBody,
+)
 from voxyard.service.routes.openapi import DocumentId, Router, errors
-from voxyard.service.routes.schemas import CastOption, InputFormat, LexiconOption, Name, ReadOption, RequestBody
-from voxyard.service.routes.spellings import Language
 from voxyard.service.state import AppState, AppStateDep, ClientDep
 from voxyard.service.voices.table import shown_name
 

@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from voxyard.service import texts
 from voxyard.service.errors import ServiceError
+from voxyard.service.routes.bodies import SpeechBody
 from voxyard.service.routes.openapi import errors
-from voxyard.service.routes.schemas import SpeechBody
 from voxyard.service.state import AppState, AppStateDep, ClientDep
 from voxyard.service.streaming.audio_response import AudioStreamingResponse
 from voxyard.service.streaming.speech_request import WITH_LENGTH, SpeechRequest
