@@ -191,7 +191,7 @@ class Script:
         return self if speed == 1 else replace(self, chunks=tuple(chunks), requests=tuple(requests))
 
 
-def prepare(
+def prepare_script(
     text: str,
     frontend: Frontend,
     *,

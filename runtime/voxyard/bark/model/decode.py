@@ -12,7 +12,7 @@ from voxyard.bark.model.attention import Cache
 from voxyard.bark.model.gpt import CausalGPT
 from voxyard.bark.model.memory import PREFILL_ROWS
 from voxyard.bark.model.noise import gumbel
-from voxyard.bark.model.progress import Report, unwatched
+from voxyard.bark.model.progress import OnProgress, unwatched
 
 Tensor = Any
 _WHOLE = 2.0**40  # probabilities are summed as whole multiples of its inverse
@@ -44,7 +44,7 @@ class TokenSampling:
 # token (batch,), position (batch,), cached positions to read, sampling, noise (batch, width) → token, score
 Step = Callable[[Tensor, Tensor, int, TokenSampling, Tensor], tuple[Tensor, Tensor]]
 # embeddings (rows, time, hidden), rows of the cache to fill, called as it goes on
-Prefill = Callable[[Tensor, Sequence[int], Report], None]
+Prefill = Callable[[Tensor, Sequence[int], OnProgress], None]
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Decoder:
 
     def __init__(self, gpt: CausalGPT, cache: Cache, launch: Launch | None = None) -> None:
         self.gpt, self.cache = gpt, cache
-        self.report: Report = unwatched
+        self.report: OnProgress = unwatched
         self._launched = (launch or eager)(gpt, cache)
 
     def prefill(self, windows: Sequence[tuple[int, Tensor]]) -> None:
@@ -182,10 +182,10 @@ def eager(gpt: CausalGPT, cache: Cache) -> Launched:
         hidden = gpt.step(token, at, cache, length)
         return sample(gpt.logits(hidden, sampling.first, sampling.last), sampling, noise)
 
-    def prefill_row(x: Tensor, rows: Sequence[int], report: Report) -> None:
+    def prefill_row(x: Tensor, rows: Sequence[int], report: OnProgress) -> None:
         gpt.prefill(x[0], cache, rows[0], report)
 
-    def prefill_rows(x: Tensor, rows: Sequence[int], report: Report) -> None:
+    def prefill_rows(x: Tensor, rows: Sequence[int], report: OnProgress) -> None:
         report()
         gpt.prefill_rows(x, cache, torch.tensor(rows, device=x.device))
 

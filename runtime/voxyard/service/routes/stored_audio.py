@@ -24,7 +24,7 @@ from voxyard.service.errors import ConflictError, NoRoomError, NotFoundError, Un
 from voxyard.service.http.errors import envelope
 from voxyard.service.routes import document_stream
 from voxyard.service.state import AppState
-from voxyard.service.streaming.audio_response import AudioStreamingResponse
+from voxyard.service.streaming.audio_response import LiveResponse
 from voxyard.service.streaming.shared_encoding import blocks_of
 from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.encoder import MEDIA_TYPES, Format, Tags
@@ -57,7 +57,7 @@ async def document_audio(
     if found is None and format != "wav":
         growing = await document_stream.encoded_copy(state, document, format)
         if growing is not None:
-            return AudioStreamingResponse(growing, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS)
+            return LiveResponse(growing, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS)
         found = await run_sync(stored, limiter=reading)
     if found is None:
         there = await run_sync(state.audio_store.names, document.id, limiter=reading)

@@ -16,7 +16,7 @@ import anyio
 
 from voxyard.service.errors import BusyError, ServiceError, UnavailableError, UnspeakableTextError, without_paths
 from voxyard.service.fairness import LimitsOf, fair_part, no_limits
-from voxyard.service.streaming.audio_response import Cut, Report, SpeechFailedError, StreamEncoder
+from voxyard.service.streaming.audio_response import Cut, OnHeard, SpeechFailedError, StreamEncoder
 from voxyard.speech.audio.encoder import Format
 from voxyard.speech.audio.joining import Joiner, Pauses
 from voxyard.speech.errors import SpeechError
@@ -225,7 +225,7 @@ class SpeechRequest:
         share: float = 1.0,
         joiner: Joiner | None = None,
         whole: bool = False,
-        on_heard: Report | None = None,
+        on_heard: OnHeard | None = None,
     ) -> None:
         """`client` is the name of the API key, with its share of the workers; `joiner` has the text before.
 
