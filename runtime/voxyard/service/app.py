@@ -24,10 +24,11 @@ from voxyard.service.routes import (
     voices,
 )
 from voxyard.service.routes.home import PAGE, home
+from voxyard.service.routes.inputs import authenticated
 from voxyard.service.routes.openapi import describe, errors
 from voxyard.service.routes.operations import operations_router
 from voxyard.service.routes.session import session_router
-from voxyard.service.state import AppState, authenticated
+from voxyard.service.state import AppState
 
 _TAGS = [
     {"name": "speech", "description": "Synthesis of one text, compatible with OpenAI's clients."},

@@ -1,7 +1,4 @@
-"""Application state: all parts of a service, opened and connected in one place, closed in reverse order.
-
-Endpoints get it, and the client, as dependencies.
-"""
+"""Application state: all parts of a service, opened and connected in one place, closed in reverse order."""
 
 from __future__ import annotations
 
@@ -11,9 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
-from fastapi import Depends, Request
 from prometheus_client import CollectorRegistry
 
 from voxyard.extraction.document import CodeBlocks
@@ -21,21 +17,20 @@ from voxyard.host.nvml import Gpu
 from voxyard.service.audio.shelf import check_shelf, open_shelf
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.audiobook.word_aligner import WordAligner
-from voxyard.service.auth.api_keys import Client, Keys
+from voxyard.service.auth.api_keys import Keys
 from voxyard.service.auth.sessions import Sessions, open_secret
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.queue import ChangeNotifier, DocumentQueue
-from voxyard.service.documents.records import Timelines
 from voxyard.service.documents.store import Store
 from voxyard.service.documents.submission import UploadReader
-from voxyard.service.errors import BusyError, StoreError, UnauthorizedError
+from voxyard.service.errors import BusyError, StoreError
 from voxyard.service.fairness import NO_LIMITS, FairThreads, KeyLimits
 from voxyard.service.healthcheck import CANNOT_WORK
 from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
-from voxyard.service.http.protocol import prefix_of
 from voxyard.service.http.rate_limit import RateLimiter, whole_seconds
 from voxyard.service.names import open_models, open_voices
 from voxyard.service.routes.answers import Answers
+from voxyard.service.routes.serializers import Timelines
 from voxyard.service.shutdown import GracefulShutdown
 from voxyard.service.streaming.shared_encoding import SharedEncodings
 from voxyard.service.streaming.speech_request import ConcurrencyLimiter
@@ -124,7 +119,11 @@ class AppState:
             self.store, self.audio_store, self.pool, self.section, self.pauses, self._on_change, self.notifier.forget,
             limits=self.limits, read_upload=read_upload,
         )  # fmt: skip
-        self._peers = self.store.peers(self.queue, self.notifier.bump_waiting)
+        self._peers = None  # no other service can have its documents
+        if self.store.postgres is not None:
+            from voxyard.service.documents.peers import Peers
+
+            self._peers = Peers(self.store.postgres, self.store.claims, self.queue, self.notifier.bump_waiting)
 
     def _open_limits(self) -> None:
         """What keys may have at a time, and the threads and streams that they share."""
@@ -243,30 +242,3 @@ def readiness(pool: Pool, queue: DocumentQueue, graceful_shutdown: GracefulShutd
     if workers and all(worker.state == "off" for worker in workers):
         return False, f"{CANNOT_WORK}: no worker could be started ({reasons})"
     return False, f"no worker has its model loaded ({reasons})"
-
-
-# What endpoints depend on. Coroutines: FastAPI calls any other function in a thread, which costs more than these do.
-async def authenticated(request: Request) -> Client:
-    """Client that the admission middleware authenticated.
-
-    Raises:
-        UnauthorizedError: the request has no client, as on a public path.
-    """
-    client = request.scope.get("state", {}).get("client")
-    if not isinstance(client, Client):
-        raise UnauthorizedError("an API key is required: send the header `Authorization: Bearer KEY`")
-    return client
-
-
-async def _app_state(request: Request) -> AppState:
-    return cast("AppState", request.app.state.app_state)
-
-
-async def _prefix(request: Request) -> str:
-    return prefix_of(request.scope)
-
-
-AppStateDep = Annotated[AppState, Depends(_app_state)]
-ClientDep = Annotated[Client, Depends(authenticated)]
-PrefixDep = Annotated[str, Depends(_prefix)]
-"""Path below which the client sees the service; "" for none."""

@@ -20,6 +20,7 @@ from voxyard.service.audio.store import AudioStore
 from voxyard.service.config import ServiceSection
 from voxyard.service.dispatch import dispatcher
 from voxyard.service.documents.claims import RELEASE, Claims
+from voxyard.service.documents.peers import Peers
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.records import Document, NewDocument, Redo
 from voxyard.service.documents.store import Store
@@ -293,9 +294,8 @@ class Service:
             self.store, self.audio_store, self.pool, self.section, Pauses(), self.changed.append, self.deleted.append,
             read_upload=no_upload, poll_seconds=0.2,
         )  # fmt: skip
-        peers = self.store.peers(self.queue, self.missed.set)
-        assert peers is not None
-        self.peers = peers
+        assert self.store.postgres is not None
+        self.peers = Peers(self.store.postgres, self.store.claims, self.queue, self.missed.set)
         self.queue.start()
         self.peers.start()
         eventually(self.missed.is_set, f"{name} listens")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 
 from voxyard.service.routes import serializers
+from voxyard.service.routes.inputs import AppStateDep, ClientDep
 from voxyard.service.routes.openapi import Router, errors
 from voxyard.service.routes.schemas import AudioModelsOut, GpuOut, ModelOut, ModelsOut, VoicesOut, WorkerOut, WorkersOut
-from voxyard.service.state import AppState, AppStateDep, ClientDep
+from voxyard.service.state import AppState
 from voxyard.speech.reading.reader import READING_VERSION
 
 router = Router(tags=["catalogue"])

@@ -21,11 +21,11 @@ from voxyard.service.documents.records import Document, StoredChunk, with_spans
 from voxyard.service.errors import ConflictError, NotFoundError
 from voxyard.service.routes import document_stream, serializers
 from voxyard.service.routes.answers import Answer, with_items
-from voxyard.service.routes.bodies import lower
-from voxyard.service.routes.openapi import DocumentId, Router, errors
+from voxyard.service.routes.inputs import AppStateDep, ClientDep, DocumentId, lower
+from voxyard.service.routes.openapi import Router, errors
 from voxyard.service.routes.schemas import ChaptersOut, ChunkTimesOut, TimingsOut, WordOut, WordSource
 from voxyard.service.routes.serializers import ChunkTimes
-from voxyard.service.state import AppState, AppStateDep, ClientDep
+from voxyard.service.state import AppState
 from voxyard.speech.reading.markup import MASK, masked
 
 router = Router(tags=["documents"])

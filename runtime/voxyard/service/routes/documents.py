@@ -17,13 +17,22 @@ from voxyard.service.errors import ConflictError, ServiceError
 from voxyard.service.routes import chapters as chapter_routes
 from voxyard.service.routes import document_stream, serializers, uploads
 from voxyard.service.routes.answers import Answer, with_items
-from voxyard.service.routes.bodies import DocumentBody, DocumentFormat, RedoBody, UploadBody, codec_of
-from voxyard.service.routes.openapi import DocumentId as Id
+from voxyard.service.routes.inputs import (
+    AppStateDep,
+    ClientDep,
+    DocumentBody,
+    DocumentFormat,
+    PrefixDep,
+    RedoBody,
+    UploadBody,
+    codec_of,
+)
+from voxyard.service.routes.inputs import DocumentId as Id
 from voxyard.service.routes.openapi import Router, errors, form, inlined
 from voxyard.service.routes.schemas import DocumentOut, DocumentsOut
 from voxyard.service.routes.serializers import ChunkTimes
 from voxyard.service.routes.stored_audio import PAUSED_STALL_SECONDS, audiobook_response, document_audio
-from voxyard.service.state import AppState, AppStateDep, ClientDep, PrefixDep
+from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import LiveResponse, while_connected
 from voxyard.service.webhooks.rules import check_webhook
 from voxyard.speech.audio import audiobook

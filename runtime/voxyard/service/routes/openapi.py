@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, FastAPI, Path
+from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from voxyard.service.auth.api_keys import COOKIE
@@ -129,13 +129,3 @@ class Router(APIRouter):
         if options.get("methods") == ["GET"]:
             head = {**options, "methods": ["HEAD"], "include_in_schema": False, "operation_id": None}
             super().add_api_route(path, endpoint, **head)
-
-
-DocumentId = Annotated[
-    str,
-    Path(
-        description="32 hexadecimal digits.",
-        examples=["0123456789abcdef0123456789abcdef"],
-        json_schema_extra={"pattern": "^[0-9a-f]{32}$"},
-    ),
-]

@@ -14,8 +14,11 @@ from voxyard.service import texts
 from voxyard.service.errors import TooLargeError
 from voxyard.service.routes import document_stream
 from voxyard.service.routes.answers import Answer, with_items
-from voxyard.service.routes.bodies import (
+from voxyard.service.routes.inputs import (
+    AppStateDep,
     CastOption,
+    ClientDep,
+    DocumentId,
     InputFormat,
     Language,
     LexiconOption,
@@ -23,8 +26,8 @@ from voxyard.service.routes.bodies import (
     ReadOption,
     RequestBody,
 )
-from voxyard.service.routes.openapi import DocumentId, Router, errors
-from voxyard.service.state import AppState, AppStateDep, ClientDep
+from voxyard.service.routes.openapi import Router, errors
+from voxyard.service.state import AppState
 from voxyard.service.voices.table import shown_name
 
 

@@ -11,9 +11,9 @@ from starlette.responses import Response
 
 from voxyard.service import texts
 from voxyard.service.errors import ServiceError
-from voxyard.service.routes.bodies import SpeechBody
+from voxyard.service.routes.inputs import AppStateDep, ClientDep, SpeechBody
 from voxyard.service.routes.openapi import errors
-from voxyard.service.state import AppState, AppStateDep, ClientDep
+from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import LiveResponse
 from voxyard.service.streaming.speech_request import WITH_LENGTH, SpeechRequest
 from voxyard.speech.audio.encoder import MEDIA_TYPES

@@ -23,7 +23,7 @@ from voxyard.service.auth.api_keys import Client
 from voxyard.service.errors import BusyError, ServiceError, TooLargeError, UnavailableError
 from voxyard.service.http.body_limit import check_json
 from voxyard.service.http.errors import invalid
-from voxyard.service.routes.bodies import SpeechBody
+from voxyard.service.routes.inputs import SpeechBody
 from voxyard.service.routes.speech import PreparedSpeech, prepare_speech
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import BLOCK, STALL, Cut

@@ -27,7 +27,7 @@ from voxyard.service.config import ServiceSection
 from voxyard.service.documents.records import Upload
 from voxyard.service.documents.submission import LONGEST_TITLE, DocumentRequest, service_error
 from voxyard.service.errors import ServiceError, TooLargeError, UnsupportedDocumentError
-from voxyard.service.routes.bodies import DocumentBody, UploadBody
+from voxyard.service.routes.inputs import DocumentBody, UploadBody
 
 MIB = 1 << 20
 _FIELDS = 16  # of a form

@@ -1,10 +1,11 @@
-"""Bodies of requests: their schemas, and values as clients of other services write them."""
+"""What endpoints take: bodies of requests, in the spellings of other services' clients too; the state; the client."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
+from fastapi import Depends, Path, Request
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -20,8 +21,12 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from voxyard.extraction.errors import FORMATS
+from voxyard.service.auth.api_keys import Client
 from voxyard.service.documents.submission import LARGEST_SEED, LONGEST_AUTHOR, LONGEST_TITLE
+from voxyard.service.errors import UnauthorizedError
 from voxyard.service.http.body_limit import check_json
+from voxyard.service.http.protocol import prefix_of
+from voxyard.service.state import AppState
 from voxyard.speech.audio.encoder import Format
 from voxyard.speech.cast import MOST_MEMBERS
 from voxyard.speech.reading.lexicon import LONGEST_SPOKEN, LONGEST_WORD, MOST_OF_REQUEST
@@ -304,3 +309,40 @@ class RedoBody(RequestBody):
 
     seed: Seed | None = Field(default=None, description="Random seed; the next one where none is given.")
     voice: Name | None = Field(default=None, description="A voice; the one that the chunk has where none is given.")
+
+
+DocumentId = Annotated[
+    str,
+    Path(
+        description="32 hexadecimal digits.",
+        examples=["0123456789abcdef0123456789abcdef"],
+        json_schema_extra={"pattern": "^[0-9a-f]{32}$"},
+    ),
+]
+
+
+# Dependencies are coroutines: FastAPI calls any other function in a thread, which costs more than these do.
+async def authenticated(request: Request) -> Client:
+    """Client that the admission middleware authenticated.
+
+    Raises:
+        UnauthorizedError: the request has no client, as on a public path.
+    """
+    client = request.scope.get("state", {}).get("client")
+    if not isinstance(client, Client):
+        raise UnauthorizedError("an API key is required: send the header `Authorization: Bearer KEY`")
+    return client
+
+
+async def _app_state(request: Request) -> AppState:
+    return cast("AppState", request.app.state.app_state)
+
+
+async def _prefix(request: Request) -> str:
+    return prefix_of(request.scope)
+
+
+AppStateDep = Annotated[AppState, Depends(_app_state)]
+ClientDep = Annotated[Client, Depends(authenticated)]
+PrefixDep = Annotated[str, Depends(_prefix)]
+"""Path below which the client sees the service; "" for none."""
