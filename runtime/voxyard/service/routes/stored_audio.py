@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from email.utils import formatdate
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,7 +25,6 @@ from voxyard.service.http.errors import envelope
 from voxyard.service.routes import document_stream
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import LiveResponse
-from voxyard.service.streaming.shared_encoding import blocks_of
 from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.encoder import MEDIA_TYPES, Format, Tags
 from voxyard.speech.audio.joining import Pauses
@@ -194,8 +193,24 @@ def stored_response(
     code = status.HTTP_200_OK if found is None else status.HTTP_206_PARTIAL_CONTENT
     if request.method == "HEAD":
         return Response(status_code=code, media_type=media_type, headers=headers)
-    blocks = blocks_of(audio_store.stream(document.id, name, start, end), reading)
+    blocks = _blocks_of(audio_store.stream(document.id, name, start, end), reading)
     return StreamingResponse(blocks, status_code=code, media_type=media_type, headers=headers)
+
+
+async def _blocks_of(blocks: Iterator[bytes], threads: CapacityLimiter) -> AsyncGenerator[bytes, None]:
+    """The blocks of an iterator that blocks. A reader holds a thread while it reads a block, not while it sends it.
+
+    Args:
+        blocks: the bytes of a file, closed at the end where it is a generator.
+        threads: the threads that readers share. Those of other requests, which all wait in one line, would let a
+            short request wait for a block of each reader.
+    """
+    try:
+        while (block := await run_sync(next, blocks, None, limiter=threads)) is not None:
+            yield block
+    finally:
+        if isinstance(blocks, Generator):
+            blocks.close()
 
 
 def _range(asked: str | None) -> re.Match[str] | None:
