@@ -17,7 +17,7 @@ from voxyard.bark.attempts import Attempt, ChunkFacts, ChunkInFlight, ChunksInFl
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.device import IdleMemory, choose_device, give_back, memory_errors
 from voxyard.bark.errors import BarkError
-from voxyard.bark.finishing import Afterwards, Beside, Decoded, Report
+from voxyard.bark.finishing import Afterwards, Beside, Decoded, OnFinishing
 from voxyard.bark.memory_cap import apply_cap
 from voxyard.bark.model import codec, fine
 from voxyard.bark.model.dimensions import SAMPLES_PER_FRAME, Layout
@@ -201,7 +201,7 @@ class BarkEngine:
     def _finishing(self, chunks: ChunksInFlight, source: ChunkSource) -> Afterwards | Beside:
         """The way of this engine's settings from the causal stages to audio."""
 
-        def finish(decoded: Sequence[Decoded], report: Report) -> list[Attempt]:
+        def finish(decoded: Sequence[Decoded], report: OnFinishing) -> list[Attempt]:
             with torch.inference_mode(), memory_errors():
                 return self._decode_audio(decoded, report)
 
@@ -215,7 +215,7 @@ class BarkEngine:
             together=self.config.offload,
         )
 
-    def _decode_audio(self, decoded: Sequence[Decoded], report: Report) -> list[Attempt]:
+    def _decode_audio(self, decoded: Sequence[Decoded], report: OnFinishing) -> list[Attempt]:
         """Fine stage and codec, one chunk after the other."""
         checkpoint, stages = self._require_model()
         layout, temperature = checkpoint.layout.fine, self.config.fine_temperature

@@ -23,7 +23,7 @@ from voxyard.bark.attempts import Attempt, ChunkInFlight
 from voxyard.bark.pipeline import CausalOutcome
 
 
-class Report(Protocol):
+class OnFinishing(Protocol):
     """Called as the work goes on, with the seconds that the next piece of it may take without a report."""
 
     def __call__(self, pause: float = 0.0) -> None:
@@ -38,7 +38,7 @@ class Decoded:
     outcome: CausalOutcome
 
 
-Finish = Callable[[Sequence[Decoded], Report], Sequence[Attempt]]  # an attempt for each chunk
+Finish = Callable[[Sequence[Decoded], OnFinishing], Sequence[Attempt]]  # an attempt for each chunk
 Wanted = Callable[[Decoded], bool]  # False where it was cancelled
 
 
@@ -47,7 +47,7 @@ class Afterwards:
 
     pending = 0  # between two decode steps
 
-    def __init__(self, finish: Finish, wanted: Wanted, report: Report, *, together: bool) -> None:
+    def __init__(self, finish: Finish, wanted: Wanted, report: OnFinishing, *, together: bool) -> None:
         self._finish, self._wanted, self._report, self._together = finish, wanted, report, together
         self._given: Sequence[Decoded] = ()
 
@@ -73,7 +73,7 @@ class Beside:
     repeated where the caller waits for it, and cannot report itself.
     """
 
-    def __init__(self, finish: Finish, wanted: Wanted, report: Report) -> None:
+    def __init__(self, finish: Finish, wanted: Wanted, report: OnFinishing) -> None:
         self._finish, self._wanted, self._report = finish, wanted, report
         self.pending = 0
         self._pause, self._reporting = 0.0, threading.Lock()

@@ -34,7 +34,7 @@ from voxyard.bark.model import coarse, semantic
 from voxyard.bark.model.coarse import CoarseOutcome, CoarseRows, CoarseWork
 from voxyard.bark.model.decode import Restriction
 from voxyard.bark.model.noise import Stage, key
-from voxyard.bark.model.progress import Report, unwatched
+from voxyard.bark.model.progress import OnProgress, unwatched
 from voxyard.bark.model.semantic import SemanticOptions, SemanticOutcome, SemanticRows, SemanticWork
 from voxyard.bark.stages import Stages
 from voxyard.bark.voices import VoicePrompt
@@ -153,7 +153,7 @@ def run_causal_stages(
     stages: Stages,
     config: BarkConfig,
     take: Take[ChunkWork],
-    report: Report = unwatched,
+    report: OnProgress = unwatched,
     take_cancelled: Callable[[], Collection[int]] = tuple,
 ) -> Iterator[list[CausalOutcome]]:
     """Run chunks through the causal stages; yields after each step those that are done.

@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 def book_of(document: ExtractedText, script: Script, samples: Sequence[int], pauses: Pauses) -> Book:
     """What belongs to the audiobook of a document whose chunks have so many samples of sound."""
     from voxyard.service.audiobook import chapters, subtitles
-    from voxyard.service.audiobook.file import marks
     from voxyard.service.audiobook.timings import word_times
-    from voxyard.service.documents.records import StoredChunk
-    from voxyard.service.documents.timelines import with_spans
+    from voxyard.service.documents.records import StoredChunk, with_spans
     from voxyard.speech.audio.sound_file import Book
     from voxyard.speech.reading.markup import masked
 
@@ -32,4 +30,4 @@ def book_of(document: ExtractedText, script: Script, samples: Sequence[int], pau
     timed, text = list(with_spans(chunks, pauses)), masked(document.text)
     found = chapters.of_headings(document.chapters, [each.start for each in chunks], document.title)
     cues = subtitles.cues(text, word_times(text, timed, script.requests[0].language))
-    return Book(marks(found, [span for _, span in timed]), document.cover, subtitles.vtt(cues))
+    return Book(chapters.chapter_marks(found, [span for _, span in timed]), document.cover, subtitles.vtt(cues))

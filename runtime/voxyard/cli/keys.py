@@ -94,7 +94,7 @@ def limit(name: str, path: Path, **limits: float | None) -> None:
     """
     with answering("keys limit", extra=_EXTRA):
         from voxyard.service.auth.api_keys import limit_key
-        from voxyard.service.auth.key_limits import read_limits
+        from voxyard.service.fairness import read_limits
 
         given = {field: value for field, value in limits.items() if value is not None}
         changed = read_limits(given)

@@ -125,7 +125,7 @@ def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[Ex
     """The document of a file, the front end of the engine, and what it is to speak."""
     from voxyard.speech.cast import cast_of, engine_name, read_cast
     from voxyard.speech.frontend import open_frontend
-    from voxyard.speech.script import document_language, prepare, script_note, unknown_language_note
+    from voxyard.speech.script import document_language, prepare_script, script_note, unknown_language_note
 
     section, reading = settings.speak, settings.speech.reading()
     unknown = unknown_language_note(section.language)
@@ -139,7 +139,7 @@ def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[Ex
     members = {} if section.cast is None else read_cast(section.cast)
     cast = cast_of(frontend, {name: engine_name(each, frontend) for name, each in members.items()})
     voice = cast.narrator or voice
-    script = prepare(
+    script = prepare_script(
         document.text,
         frontend,
         voice=voice,

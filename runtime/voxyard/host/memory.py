@@ -1,4 +1,4 @@
-"""Main memory: what this process may still take of it, and how often the kernel killed for want of it."""
+"""Main memory: what this process may still take of it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,6 @@ def available_bytes(root: Path = Path("/")) -> int:
     tests.
     """
     return min([_meminfo_available(root / "proc/meminfo"), *_left(root)])
-
-
-def memory_kills(root: Path = Path("/")) -> int | None:
-    """Processes that the kernel has killed for want of memory since it started, on the whole machine.
-
-    None where it does not count them (Linux before 4.13). `root` stands in for / in tests.
-    """
-    try:
-        lines = (root / "proc/vmstat").read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
 
 
 def _meminfo_available(meminfo: Path) -> int:

@@ -9,10 +9,9 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
 
 from voxyard import __version__
-from voxyard.service.http.admission import KEY_HEADERS, AdmissionMiddleware
+from voxyard.service.http.admission import KEY_HEADERS, AdmissionMiddleware, PathsMiddleware
 from voxyard.service.http.errors import install_envelope
 from voxyard.service.http.observability import ObservabilityMiddleware
-from voxyard.service.http.paths import PathsMiddleware
 from voxyard.service.routes import (
     api_reference,
     catalog,
@@ -25,7 +24,8 @@ from voxyard.service.routes import (
     voices,
 )
 from voxyard.service.routes.home import PAGE, home
-from voxyard.service.routes.openapi import authenticated, describe, errors
+from voxyard.service.routes.inputs import authenticated
+from voxyard.service.routes.openapi import describe, errors
 from voxyard.service.routes.operations import operations_router
 from voxyard.service.routes.session import session_router
 from voxyard.service.state import AppState

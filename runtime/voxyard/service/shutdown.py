@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 
-from voxyard.service.documents.change_notifier import ChangeNotifier
-from voxyard.service.documents.queue import DocumentQueue
-from voxyard.service.streaming.concurrency import ConcurrencyLimiter
-from voxyard.service.streaming.speech_request import PRIORITY
+from voxyard.service.documents.queue import ChangeNotifier, DocumentQueue
+from voxyard.service.streaming.speech_request import PRIORITY, ConcurrencyLimiter
 from voxyard.speech.pool.drain import Drain
 from voxyard.speech.pool.pool import Pool
 

@@ -18,24 +18,22 @@ from voxyard.service.audio.shelf import check_shelf, open_shelf
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.audiobook.word_aligner import WordAligner
 from voxyard.service.auth.api_keys import Keys
-from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits
 from voxyard.service.auth.sessions import Sessions, open_secret
 from voxyard.service.config import ServiceSection
-from voxyard.service.documents.change_notifier import ChangeNotifier
-from voxyard.service.documents.queue import DocumentQueue
+from voxyard.service.documents.queue import ChangeNotifier, DocumentQueue
 from voxyard.service.documents.store import Store
 from voxyard.service.documents.submission import UploadReader
-from voxyard.service.documents.timelines import Timelines
 from voxyard.service.errors import BusyError, StoreError
-from voxyard.service.fair_threads import FairThreads
+from voxyard.service.fairness import NO_LIMITS, FairThreads, KeyLimits
 from voxyard.service.healthcheck import CANNOT_WORK
 from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
 from voxyard.service.http.rate_limit import RateLimiter, whole_seconds
 from voxyard.service.names import open_models, open_voices
 from voxyard.service.routes.answers import Answers
+from voxyard.service.routes.serializers import Timelines
 from voxyard.service.shutdown import GracefulShutdown
-from voxyard.service.streaming.concurrency import ConcurrencyLimiter
 from voxyard.service.streaming.shared_encoding import SharedEncodings
+from voxyard.service.streaming.speech_request import ConcurrencyLimiter
 from voxyard.service.voices.table import FrontendWithUploads
 from voxyard.service.webhooks.rules import read_rules
 from voxyard.service.webhooks.sender import WebhookSender
@@ -121,7 +119,11 @@ class AppState:
             self.store, self.audio_store, self.pool, self.section, self.pauses, self._on_change, self.notifier.forget,
             limits=self.limits, read_upload=read_upload,
         )  # fmt: skip
-        self._peers = self.store.peers(self.queue, self.notifier.bump_waiting)
+        self._peers = None  # no other service can have its documents
+        if self.store.postgres is not None:
+            from voxyard.service.documents.peers import Peers
+
+            self._peers = Peers(self.store.postgres, self.store.claims, self.queue, self.notifier.bump_waiting)
 
     def _open_limits(self) -> None:
         """What keys may have at a time, and the threads and streams that they share."""

@@ -14,7 +14,7 @@ from voxyard.speech.frontend import Frontend
 from voxyard.speech.pool.job import OnFailure
 from voxyard.speech.reading.lexicon import of_mapping
 from voxyard.speech.reading.options import READING, ReadingOptions
-from voxyard.speech.script import Script, check_speakable, prepare
+from voxyard.speech.script import Script, check_speakable, prepare_script
 from voxyard.speech.text.sentences import language_code
 
 
@@ -44,7 +44,7 @@ def script(
     if language is not None:
         check_language(language)
     try:
-        made = prepare(
+        made = prepare_script(
             text, frontend, voice=voice, seed=seed, language=language, languages=languages,
             chapters=chapters, reading=reading, cast=cast,
         )  # fmt: skip

@@ -18,8 +18,7 @@ from voxyard.speech.reading.reader import readings
 from voxyard.speech.requests import Boundary, Request
 from voxyard.speech.text.boundaries import ends_paragraph, with_full_stops
 from voxyard.speech.text.chunks import TextChunk, check_text, split
-from voxyard.speech.text.languages import language_spans, most_spoken
-from voxyard.speech.text.sentences import script_language
+from voxyard.speech.text.sentences import language_spans, most_spoken, script_language
 
 _MOST_TIMES, _MOST_MORE = 20, 1000  # the spoken text may be so many times as long, and so many characters
 
@@ -192,7 +191,7 @@ class Script:
         return self if speed == 1 else replace(self, chunks=tuple(chunks), requests=tuple(requests))
 
 
-def prepare(
+def prepare_script(
     text: str,
     frontend: Frontend,
     *,

@@ -12,7 +12,7 @@ from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.corpora import Corpora, longest_of, open_corpora
 from voxyard.trainer.devices.auto_settings import apply_auto_settings
 from voxyard.trainer.devices.tensorflow_import import import_tensorflow
-from voxyard.trainer.devices.tensorflow_setup import Devices, prepare, prepare_one_device
+from voxyard.trainer.devices.tensorflow_setup import Devices, prepare_devices, prepare_one_device
 from voxyard.trainer.hosts.addresses import for_this_host
 from voxyard.trainer.out_of_memory import Doing, told_out_of_memory
 from voxyard.trainer.reporting.mlflow_run import require_mlflow
@@ -21,12 +21,12 @@ from voxyard.trainer.text.front_end import with_shared_text_front_end, with_text
 if TYPE_CHECKING:
     from voxyard.corpus import Example
     from voxyard.trainer.loop import Run
-    from voxyard.trainer.report import Report
+    from voxyard.trainer.report import RunReport
     from voxyard.trainer.synthesis import SynthesizedFile
     from voxyard.trainer.voice.export import ExportedVoice
 
 
-def train(config: TrainConfig) -> Report:
+def train(config: TrainConfig) -> RunReport:
     """Trains as `config` says and reports; one run a process, since TensorFlow's devices are set once.
 
     Raises TrainerError, CorpusError or HostError with what was found, what was expected and what to do.
@@ -36,7 +36,7 @@ def train(config: TrainConfig) -> Report:
     config = for_this_host(chosen.config)
     corpora = open_corpora(config)
     source = corpora.training
-    devices = prepare(config, corpus=source.fingerprint, longest=longest_of(config, source))
+    devices = prepare_devices(config, corpus=source.fingerprint, longest=longest_of(config, source))
     with checkpoints.exclusive(config.training.checkpoint_dir):
         return open_run(config, devices=devices, corpora=corpora, trials=chosen.trials).execute()
 
@@ -57,7 +57,7 @@ def open_run(
     corpora = open_corpora(config) if corpora is None else corpora
     if devices is None:
         source = corpora.training  # before anything else touches TensorFlow
-        devices = prepare(config, corpus=source.fingerprint, longest=longest_of(config, source))
+        devices = prepare_devices(config, corpus=source.fingerprint, longest=longest_of(config, source))
     from voxyard.trainer.loop import Run
 
     with told_out_of_memory(config, devices, lambda: Doing("while the model was made"), lambda: "Nothing was trained."):

@@ -30,7 +30,7 @@ from voxyard.trainer.model.trainable_voice import SpeechWithVocoder
 from voxyard.trainer.observer import Observer
 from voxyard.trainer.out_of_memory import Doing, told_out_of_memory
 from voxyard.trainer.pipeline import Pipeline
-from voxyard.trainer.report import Report, write_report
+from voxyard.trainer.report import RunReport, write_report
 from voxyard.trainer.reporting.bounds import STEPS_NEEDED
 from voxyard.trainer.reporting.clocks import CpuClock, MemoryGrowth, StepClock
 from voxyard.trainer.reporting.mlflow_run import open_mlflow
@@ -226,7 +226,7 @@ class Run:
 
     # -- the run ---------------------------------------------------------------------------------------------------
 
-    def execute(self) -> Report:
+    def execute(self) -> RunReport:
         """Trains to the end, or to a signal; saves; reports. Raises TrainerError or CorpusError."""
         if self.first_step >= self.end_step:
             log.info("Nothing to do: the checkpoint is at step %d of %d", self.first_step, self.end_step)
@@ -296,7 +296,7 @@ class Run:
         variables = self.step.model.trainable_variables
         return sum(math.prod(each.shape) * np.dtype(each.dtype).itemsize for each in variables)
 
-    def _train(self, pipeline: Pipeline, observer: Observer, warm_up: str) -> Report:
+    def _train(self, pipeline: Pipeline, observer: Observer, warm_up: str) -> RunReport:
         """Trains step by step to the end of the run."""
         every, training, validation = self.config.telemetry, self.config.training, self.validation
         cpu, self._memory = CpuClock(), MemoryGrowth(self.first_step, self.end_step, self.step.memory_by_role)
@@ -420,11 +420,11 @@ class Run:
 
     def _report(
         self, step: int, ended: str, warm_up: str, *, cpu_use: float | None = None, memory: MemoryGrowth | None = None
-    ) -> Report:
+    ) -> RunReport:
         newest, spoken = checkpoint.newest(self.config.training.checkpoint_dir), self.validation.spoken
         energy, clips = self._watch.energy_joules(), (step - self.first_step) * self._own_rows
         steady = self.clock.steps >= STEPS_NEEDED  # most of a shorter run is tracing
-        return Report(
+        return RunReport(
             run=self.name,
             devices=devices_described(self.devices, self._own_rows, self.rows),
             first_step=self.first_step,

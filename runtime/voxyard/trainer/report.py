@@ -64,7 +64,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Report:
+class RunReport:
     """Result of a run, for people (`render`) and for programs (`to_json`)."""
 
     run: str
@@ -324,7 +324,7 @@ class Report:
         }
 
 
-def write_report(report: Report, directory: Path) -> Path:
+def write_report(report: RunReport, directory: Path) -> Path:
     """Writes DIRECTORY/report.json and report.txt, each whole or not at all; a failure is an error in the log.
 
     Returns the path of the JSON.

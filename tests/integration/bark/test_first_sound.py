@@ -16,7 +16,7 @@ from voxyard.speech.engine import EngineSpec
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Result
-from voxyard.speech.script import prepare
+from voxyard.speech.script import prepare_script
 
 FIRST = "The lighthouse keeper counted the steps every evening, and there were two hundred and nine."
 PARAGRAPH = (
@@ -40,7 +40,7 @@ def pool(frontend: BarkFrontend) -> Iterator[Pool]:
 
 def first_result(pool: Pool, frontend: BarkFrontend, text: str, *, listening: bool, whole: bool = True) -> Result:
     """Result of the text's first chunk; `whole` waits for the others, too."""
-    script = prepare(text, frontend, voice=VOICE, seed=7)
+    script = prepare_script(text, frontend, voice=VOICE, seed=7)
     job = pool.submit(script.requests, listening=listening)
     outcome = next(job.outcomes())
     assert not whole or job.wait(PATIENCE)

@@ -78,10 +78,10 @@ tf.test.is_built_with_cuda = lambda: True
 
 RECORD = f"""{CALLS}
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.devices.tensorflow_setup import prepare
+from voxyard.trainer.devices.tensorflow_setup import prepare_devices
 from voxyard.trainer.errors import TrainerError
 try:
-    devices = prepare(TrainConfig.model_validate(json.loads(sys.argv[1])))
+    devices = prepare_devices(TrainConfig.model_validate(json.loads(sys.argv[1])))
     answer = {{"data": devices.data, "model": devices.model, "replicas": devices.replicas,
               "limits": dict(devices.limits), "batch_size": devices.batch_size}}
 except TrainerError as error:
@@ -236,10 +236,10 @@ def test_features_of_a_corpus_take_one_gpu_and_as_much_of_it_as_they_need(
 REAL = """
 import json, sys
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.devices.tensorflow_setup import prepare
+from voxyard.trainer.devices.tensorflow_setup import prepare_devices
 from voxyard.trainer.errors import TrainerError
 def ready(config):
-    return prepare(TrainConfig.model_validate(config))
+    return prepare_devices(TrainConfig.model_validate(config))
 """
 
 

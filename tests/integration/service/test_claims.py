@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from documents import ThreadPool, audio_of, new_document
+from documents import ThreadPool, audio_of, new_document, no_upload
 from eventually import PATIENCE, eventually
 from postgres_server import PostgresServer, running_server
 
@@ -20,6 +20,7 @@ from voxyard.service.audio.store import AudioStore
 from voxyard.service.config import ServiceSection
 from voxyard.service.dispatch import dispatcher
 from voxyard.service.documents.claims import RELEASE, Claims
+from voxyard.service.documents.peers import Peers
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.records import Document, NewDocument, Redo
 from voxyard.service.documents.store import Store
@@ -291,11 +292,10 @@ class Service:
         self.missed = threading.Event()
         self.queue = DocumentQueue(
             self.store, self.audio_store, self.pool, self.section, Pauses(), self.changed.append, self.deleted.append,
-            poll_seconds=0.2,
+            read_upload=no_upload, poll_seconds=0.2,
         )  # fmt: skip
-        peers = self.store.peers(self.queue, self.missed.set)
-        assert peers is not None
-        self.peers = peers
+        assert self.store.postgres is not None
+        self.peers = Peers(self.store.postgres, self.store.claims, self.queue, self.missed.set)
         self.queue.start()
         self.peers.start()
         eventually(self.missed.is_set, f"{name} listens")

@@ -160,9 +160,9 @@ def test_limits_hold_on_a_real_gpu() -> None:
 _FILL_A_LIMITED_GPU = """
 import json, os
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.devices.tensorflow_setup import prepare
+from voxyard.trainer.devices.tensorflow_setup import prepare_devices
 training = {"device": "gpu", "strategy": "single", "enable_memory_isolation": True, "model_gpu_memory": 1024}
-devices = prepare(TrainConfig.model_validate({"training": training | {"batch_size": 1}}))
+devices = prepare_devices(TrainConfig.model_validate({"training": training | {"batch_size": 1}}))
 import pynvml, tensorflow as tf
 with tf.device(devices.model):
     kept = tf.random.normal([128, 1024, 1024])  # 512 MiB

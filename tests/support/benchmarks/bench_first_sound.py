@@ -24,13 +24,12 @@ from voxyard.bark.engine import BarkEngine
 from voxyard.bark.engine import create as create_bark
 from voxyard.bark.frontend import BarkFrontend
 from voxyard.corpus import demo
-from voxyard.service.streaming.concurrency import ConcurrencyLimiter
-from voxyard.service.streaming.speech_request import SpeechRequest
+from voxyard.service.streaming.speech_request import ConcurrencyLimiter, SpeechRequest
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.open_pool import open_pool
 from voxyard.speech.pool.pool import Pool
-from voxyard.speech.script import Script, prepare
+from voxyard.speech.script import Script, prepare_script
 from voxyard.speech.text import boundaries
 
 PAGE = 1800  # characters
@@ -100,7 +99,7 @@ def _ratio(these: list[float], those: list[float]) -> float:
 
 
 def _script(text: str, front: BarkFrontend) -> Script:
-    return prepare(text, front, voice=None, seed=0)
+    return prepare_script(text, front, voice=None, seed=0)
 
 
 def _heard(pool: Pool, script: Script) -> float:

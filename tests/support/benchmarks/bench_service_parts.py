@@ -24,14 +24,14 @@ from frontends import TonesFrontend
 from websockets.sync.client import connect
 
 from voxyard.service.auth.api_keys import StoredKey, hashed, new_key, write_keys
-from voxyard.service.auth.key_limits import KeyLimits
 from voxyard.service.config import ServiceSection
+from voxyard.service.fairness import KeyLimits
 from voxyard.speech.audio.encoder import Encoder
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request
-from voxyard.speech.script import prepare
+from voxyard.speech.script import prepare_script
 
 UNDER_TEST = Path(__file__).resolve().parents[2] / "bench" / "service_under_test.py"
 SENTENCE = "The old sailor opens the heavy door."
@@ -262,7 +262,7 @@ def first_sound(service: Running, turns: int) -> dict[str, float]:
             took = _heard(service)
             stages = [
                 _timed(lambda: _answered(service)),
-                _timed(lambda: prepare(STORY, frontend, voice=None, seed=0)),
+                _timed(lambda: prepare_script(STORY, frontend, voice=None, seed=0)),
                 _timed(spoken),
                 _timed(lambda: Encoder("wav").encode(np.zeros(240 * len(SENTENCE), np.float32))),
             ]

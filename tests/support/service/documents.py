@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from engines import TonesEngine, sound
 
-from voxyard.service.documents.records import Document, NewChunk, NewDocument
+from voxyard.service.documents.records import Document, NewChunk, NewDocument, Upload
 from voxyard.service.documents.store import Store
 from voxyard.speech.engine import Answer, ChunkSource
 from voxyard.speech.errors import SpeechError
@@ -39,6 +39,11 @@ def new_document(number: int, chunks: int = 3, **changes: Any) -> NewDocument:
         "created": time.time(), "voice": "en_1", "seed": number,
     }  # fmt: skip
     return NewDocument(**(fields | changes))
+
+
+def no_upload(document: Document, upload: Upload, cancelled: threading.Event) -> NewDocument:
+    """Reads uploads where no document has one."""
+    raise AssertionError(f"document {document.id} has an upload")
 
 
 def words_of(new: NewDocument) -> list[str]:

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from documents import SAMPLES, new_document
+from documents import SAMPLES, new_document, no_upload
 
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
@@ -33,7 +33,9 @@ def main(data: Path, marks: Path, documents: int, chunks: int) -> None:
     settings = {"marks": str(marks), "rows": ROWS, "samples": SAMPLES, "seconds": 0.1, "held": 12}
     engine = EngineSpec("documents:marking", settings)
     with Pool(engine, [Device(f"cpu {number}") for number in range(WORKERS)], limits=PoolLimits(backoff=0.01)) as pool:
-        queue = DocumentQueue(store, audio_store, pool, ServiceSection(active_documents=3), Pauses())
+        queue = DocumentQueue(
+            store, audio_store, pool, ServiceSection(active_documents=3), Pauses(), read_upload=no_upload
+        )
         queue.start()
         for number in range(documents):
             queue.accept(new_document(number, chunks, idempotency_key=f"key {number}", fingerprint="the same"))

@@ -23,7 +23,7 @@ from voxyard.service.voices.table import VoiceNotFoundError
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.requests import Request, Result, Unspeakable
-from voxyard.speech.script import document_language, language_note, prepare
+from voxyard.speech.script import document_language, language_note, prepare_script
 
 
 class Chunks:
@@ -283,7 +283,7 @@ def test_a_womans_voice_sounds_the_same_in_every_process() -> None:
 )
 def test_the_estimated_length_is_near_the_spoken_one(language: str, text: str) -> None:
     """Japanese is not here: espeak-ng spells each of its kanji."""
-    script = prepare(text, frontend({}), voice=None, seed=0, language=language)
+    script = prepare_script(text, frontend({}), voice=None, seed=0, language=language)
 
     seconds = sum(each.seconds for each in spoken(*script.requests) if isinstance(each, Result))
 

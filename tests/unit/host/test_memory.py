@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from voxyard.host.memory import available_bytes, memory_kills
+from voxyard.host.memory import available_bytes
+from voxyard.speech.pool.worker_process import memory_kills
 
 
 def host(root: Path, available_kib: int, limit: str | None = None, used: int = 0) -> Path:

@@ -26,8 +26,8 @@ from voxyard.service.auth.api_keys import (
     revoke_key,
     write_keys,
 )
-from voxyard.service.auth.key_limits import KeyLimits
 from voxyard.service.errors import ServiceError
+from voxyard.service.fairness import KeyLimits
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.audio.wav import pcm16
 from voxyard.speech.placement import Refusal
 from voxyard.speech.requests import SAMPLE_RATE, Result
-from voxyard.speech.script import prepare
+from voxyard.speech.script import prepare_script
 
 TEXT = "The harbour lay still, and nobody was awake at all. It was late. A bell rang far out on the water, twice."
 HALF = rb'{"model": "tts-1", "voice": "alloy", "input": "\ud800"}'  # half a character
@@ -59,7 +59,7 @@ def speak(served: Served, **options: Any) -> Any:
 
 def joined(text: str = TEXT, *, voice: str = VOICE, seed: int = 0) -> np.ndarray[Any, Any]:
     """Audio of a text by the engine, joined by hand."""
-    script = prepare(text, TonesFrontend(), voice=voice, seed=seed)
+    script = prepare_script(text, TonesFrontend(), voice=voice, seed=seed)
     spoken = zip((Result(each.chunk, sound(each, 2400)) for each in script.requests), script.chunks, strict=True)
     return np.concatenate([piece.audio for piece in join(((one, chunk.ending) for one, chunk in spoken), Pauses())])
 
@@ -187,7 +187,7 @@ def test_a_text_in_another_script_than_the_voices_is_noted(served: Served, text:
 def test_an_engine_with_rates_of_its_own_gets_the_speed_and_the_tempo_makes_the_rest(tmp_path: Path) -> None:
     with serving(tmp_path, engine={"samples": 2400}, speeds=(0.5, 2.5)) as served:
         usual, fast, fastest = (speak(served, response_format="pcm", speed=speed) for speed in (1.0, 2.0, 4.0))
-    chunks = prepare(TEXT, TonesFrontend(), voice=VOICE, seed=0).requests
+    chunks = prepare_script(TEXT, TonesFrontend(), voice=VOICE, seed=0).requests
     spoken = 2 * sum(len(sound(each, 2400)) for each in chunks)
     silent = len(usual.content) - spoken
     assert len(fast.content) == pytest.approx(spoken + silent / 2, abs=8)  # tones have one length at any speed
@@ -247,7 +247,7 @@ def test_a_client_that_leaves_cancels_its_job_and_no_other(tmp_path: Path) -> No
         assert connection.recv(4096).startswith(b"HTTP/1.1 200")
         connection.close()
         eventually(lambda: not served.watch.queue, "the queue is empty")
-        assert served.watch.chunks < len(prepare(LONG, TonesFrontend(), voice=VOICE, seed=0).chunks)
+        assert served.watch.chunks < len(prepare_script(LONG, TonesFrontend(), voice=VOICE, seed=0).chunks)
         eventually(lambda: not served.state.limiter.active, "its place is free")
         (tmp_path / "data/on").touch()
         assert speak(served, response_format="pcm").content
@@ -257,7 +257,7 @@ def test_a_client_that_leaves_cancels_its_job_and_no_other(tmp_path: Path) -> No
 def test_a_reader_that_reads_nothing_holds_no_worker(tmp_path: Path) -> None:
     with serving(tmp_path / "data", engine={"samples": 2400}, max_requests=1) as served:
         connection = slow_reader(served)
-        chunks = len(prepare(LONG, TonesFrontend(), voice=VOICE, seed=0).chunks)
+        chunks = len(prepare_script(LONG, TonesFrontend(), voice=VOICE, seed=0).chunks)
         eventually(lambda: served.watch.chunks == chunks, "all of the slow reader's chunks are spoken")
         eventually(lambda: served.watch.queue == 0, "nothing waits any more")
         assert speak(served, response_format="pcm").content

@@ -21,8 +21,7 @@ from joined import join
 
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import SECOND, AudioStore
-from voxyard.service.documents.records import Redo, StoredChunk
-from voxyard.service.documents.timelines import with_spans
+from voxyard.service.documents.records import Redo, StoredChunk, with_spans
 from voxyard.service.errors import NoRoomError, NotFoundError, StoreError
 from voxyard.speech.audio.joining import Pauses, Span
 from voxyard.speech.audio.wav import file_size, from_bytes, header, to_bytes

@@ -7,7 +7,7 @@ import threading
 
 from eventually import PATIENCE
 
-from voxyard.service.documents.change_notifier import ChangeNotifier
+from voxyard.service.documents.queue import ChangeNotifier
 
 
 def test_a_change_before_the_wait_is_seen_at_once() -> None:

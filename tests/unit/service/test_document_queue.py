@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from documents import ThreadPool, audio_of, new_document, words_of
+from documents import ThreadPool, audio_of, new_document, no_upload, words_of
 from eventually import PATIENCE, eventually
 from joined import join
 
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
-from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits, LimitsOf, no_limits
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.records import Document, NewDocument
@@ -32,6 +31,7 @@ from voxyard.service.errors import (
     TooLargeError,
     UnavailableError,
 )
+from voxyard.service.fairness import NO_LIMITS, KeyLimits, LimitsOf, no_limits
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.audio.wav import to_bytes
 from voxyard.speech.pool.job import Outcome
@@ -55,7 +55,7 @@ class Service:
         self.pool = ThreadPool(silent=silent)
         self.queue = DocumentQueue(
             self.store, self.audio_store, self.pool, self.section, pauses, self.events.append, poll_seconds=0.05,
-            cleanup_seconds=0.05, limits=self.limits,
+            read_upload=no_upload, cleanup_seconds=0.05, limits=self.limits,
         )  # fmt: skip
         self.queue.start()
 

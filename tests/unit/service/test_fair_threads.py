@@ -10,9 +10,8 @@ from functools import partial
 import pytest
 from eventually import PATIENCE, eventually
 
-from voxyard.service import fair_threads
-from voxyard.service.auth.key_limits import KeyLimits
-from voxyard.service.fair_threads import FairThreads
+from voxyard.service import fairness
+from voxyard.service.fairness import FairThreads, KeyLimits
 from voxyard.speech.errors import check_wanted
 
 
@@ -138,7 +137,7 @@ def test_a_thread_is_kept_for_the_next_work() -> None:
 
 
 def test_a_thread_ends_where_no_work_comes_and_the_next_work_has_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fair_threads, "KEPT_SECONDS", 0.01)
+    monkeypatch.setattr(fairness, "KEPT_SECONDS", 0.01)
 
     async def play() -> None:
         threads = FairThreads("test-kept")

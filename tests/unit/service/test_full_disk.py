@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from documents import ThreadPool, audio_of, new_document
+from documents import ThreadPool, audio_of, new_document, no_upload
 from eventually import eventually
 
 from voxyard.service.audio.files import AudioFolder
@@ -71,7 +71,9 @@ class Service:
         self.store = Store(store)
         self.audio_store = AudioStore(AudioFolder(audio), quota=10**9)
         self.pool = ThreadPool()
-        self.queue = DocumentQueue(self.store, self.audio_store, self.pool, ServiceSection(), PAUSES, poll_seconds=0.05)
+        self.queue = DocumentQueue(
+            self.store, self.audio_store, self.pool, ServiceSection(), PAUSES, read_upload=no_upload, poll_seconds=0.05
+        )
         self.queue.start()
 
     def wait(self, new: NewDocument, good: Callable[[Any], object]) -> Any:

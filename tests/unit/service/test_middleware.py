@@ -34,7 +34,7 @@ from voxyard.service.http.errors import ConnectionCut
 from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
 from voxyard.service.http.observability import ObservabilityMiddleware
 from voxyard.service.http.rate_limit import RateLimiter
-from voxyard.service.routes.openapi import authenticated
+from voxyard.service.routes.inputs import authenticated
 
 LOCAL = "http://127.0.0.1"
 

@@ -20,7 +20,7 @@ from voxyard.speech.audio.encoder import Encoder, Format
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.audio.sound_file import open_sound
 from voxyard.speech.audio.wav import data_start
-from voxyard.speech.script import prepare
+from voxyard.speech.script import prepare_script
 from voxyard.speech.synthesize import SynthesisResult, synthesize
 
 TEXT = """The harbour lay still that night, and nobody was awake at all. It was late. A bell rang far out on the water.
@@ -49,7 +49,7 @@ def samples(content: bytes, kind: str) -> Samples:
 
 def spoken(served: Served, path: Path) -> Samples:
     """Samples of the file that `speak` writes."""
-    script = prepare(TEXT, served.state.frontend, voice=VOICE, seed=SEED)
+    script = prepare_script(TEXT, served.state.frontend, voice=VOICE, seed=SEED)
     with open_sound(path) as file:
         synthesize(script, served.state.pool, file.write, Pauses(), SynthesisResult(len(script.chunks)))
     return samples(path.read_bytes(), path.suffix[1:])
@@ -84,7 +84,7 @@ def test_speak_and_every_way_of_the_service_give_the_same_samples(served: Served
     events = asked(served, kind, stream_format="sse").decode().split("\n\n")
     deltas = [json.loads(event.removeprefix("data: ")) for event in events if "speech.audio.delta" in event]
     growing = document(served)
-    script = prepare(TEXT, served.state.frontend, voice=VOICE, seed=SEED)
+    script = prepare_script(TEXT, served.state.frontend, voice=VOICE, seed=SEED)
     assert (script.chunks[0].text, script.chunks[0].ending) == ("The harbour lay still that night,", "clause")
 
     ways = {

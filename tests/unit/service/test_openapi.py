@@ -12,7 +12,7 @@ import pytest
 from fastapi.params import Depends
 from service_app import Served, serving
 
-from voxyard.service.routes import openapi
+from voxyard.service.routes import inputs
 
 OPEN = {"/healthz", "/readyz", "/metrics", "/session"}
 
@@ -102,7 +102,7 @@ def test_the_page_of_the_service_is_served_at_its_root(served: Served) -> None:
 def test_dependencies_of_the_endpoints_take_no_thread() -> None:
     found = [
         metadata.dependency
-        for annotated in vars(openapi).values()
+        for annotated in vars(inputs).values()
         for metadata in getattr(annotated, "__metadata__", ())
         if isinstance(metadata, Depends)
     ]

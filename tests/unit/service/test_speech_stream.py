@@ -35,7 +35,7 @@ from websockets.sync.client import ClientConnection, connect
 import voxyard.service
 from voxyard.service.app import create_app
 from voxyard.service.auth.api_keys import add_key, limit_key, revoke_key
-from voxyard.service.auth.key_limits import KeyLimits
+from voxyard.service.fairness import KeyLimits
 from voxyard.service.http import admission, protocol
 from voxyard.service.routes import speech_stream
 from voxyard.service.state import AppState
@@ -45,7 +45,7 @@ from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.audio.wav import pcm16
 from voxyard.speech.cast import OPENAI_VOICES
 from voxyard.speech.requests import Result
-from voxyard.speech.script import Script, prepare
+from voxyard.speech.script import Script, prepare_script
 
 TEXT = "The harbour lay still, and nobody was awake at all. It was late. A bell rang far out, twice."
 VOICE = "v2/en_speaker_6"  # alloy
@@ -142,7 +142,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def joined(sentences: list[str]) -> bytes:
     """Audio of sentences by the engine, each a chunk, with the pauses between sentences."""
-    requests = [prepare(each, TonesFrontend(), voice=VOICE, seed=0).requests[0] for each in sentences]
+    requests = [prepare_script(each, TonesFrontend(), voice=VOICE, seed=0).requests[0] for each in sentences]
     pieces = join(((Result(0, sound(each, 240)), "sentence") for each in requests), Pauses())
     return pcm16(np.concatenate([piece.audio for piece in pieces])).tobytes()
 

@@ -30,7 +30,7 @@ from voxyard.speech.reading.lexicon import Lexicon, LexiconEntry, of_mapping
 from voxyard.speech.reading.options import READING, ReadingOptions
 from voxyard.speech.reading.reader import READING_VERSION
 from voxyard.speech.requests import SAMPLE_RATE, Request, Result
-from voxyard.speech.script import prepare
+from voxyard.speech.script import prepare_script
 
 TEXT = "It cost $5.50 in 1999 and nginx was young. [pause 1.5s] Dr. Bell walked 5 km that day."
 SPOKEN = [
@@ -60,7 +60,9 @@ def speech(served: Served, text: str = TEXT, **options: Any) -> httpx.Response:
 
 
 def test_speech_is_of_the_words_with_the_requests_lexicon_and_its_pause(served: Served) -> None:
-    requests = prepare(TEXT, TonesFrontend(), voice=VOICE, seed=0, reading=READING.changed(lexicon=of_mapping(WORDS)))
+    requests = prepare_script(
+        TEXT, TonesFrontend(), voice=VOICE, seed=0, reading=READING.changed(lexicon=of_mapping(WORDS))
+    )
     assert [each.text for each in requests.requests] == SPOKEN
     assert speech(served, lexicon=WORDS).content == pcm(SPOKEN, [1.5, "paragraph"])
     assert speech(served, lexicon=None, read=None).content == speech(served).content

@@ -12,7 +12,7 @@ from voxyard.speech.cast import cast_of, read_cast
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.reading.markup import MASK, masked
 from voxyard.speech.reading.options import ReadingOptions
-from voxyard.speech.script import Script, prepare, script_note
+from voxyard.speech.script import Script, prepare_script, script_note
 
 MIA, ANN, NARRATOR = "v2/en_speaker_1", "v2/de_speaker_1", "v2/en_speaker_6"
 CAST = {"mia": MIA, "Ann Lee": ANN}
@@ -20,7 +20,7 @@ CAST = {"mia": MIA, "Ann Lee": ANN}
 
 def script(text: str, *, cast: dict[str, str] | None = None, **options: object) -> Script:
     frontend = TonesFrontend()
-    return prepare(text, frontend, voice=None, seed=0, cast=cast_of(frontend, cast or CAST), **options)  # type: ignore[arg-type]
+    return prepare_script(text, frontend, voice=None, seed=0, cast=cast_of(frontend, cast or CAST), **options)  # type: ignore[arg-type]
 
 
 def said(text: str, **options: object) -> list[tuple[str | None, str]]:

@@ -9,7 +9,7 @@ from frontends import TonesFrontend
 
 from voxyard.speech.cast import cast_of
 from voxyard.speech.reading.markup import EditedText
-from voxyard.speech.script import Script, prepare, script_note
+from voxyard.speech.script import Script, prepare_script, script_note
 
 ENGLISH = "He came home at 3 in the morning and slept for a long time."
 POLISH = "Wrócił do domu o świcie i długo spał."
@@ -56,7 +56,7 @@ def script(
         declared.append((text.index(paragraph), own))
     frontend = Voices()
     cast = cast_of(frontend, {"narrator": "voice-en"} if narrator else {})
-    return prepare(text, frontend, voice=voice, seed=0, language=language, languages=declared, cast=cast)
+    return prepare_script(text, frontend, voice=voice, seed=0, language=language, languages=declared, cast=cast)
 
 
 def voices(made: Script) -> list[str]:
@@ -129,7 +129,9 @@ def test_figures_of_a_part_are_words_of_its_language_whatever_voice_speaks_it(ho
 
 def test_an_engine_that_tells_no_languages_keeps_its_voice_with_a_note() -> None:
     text = f"{ENGLISH}\n\n{POLISH}"
-    made = prepare(text, Untold(), voice=None, seed=0, language="en", languages=[(0, None), (text.index(POLISH), "pl")])
+    made = prepare_script(
+        text, Untold(), voice=None, seed=0, language="en", languages=[(0, None), (text.index(POLISH), "pl")]
+    )
 
     assert {each.voice for each in made.requests} == {"alloy"}
     assert script_note(made, "en", Untold()) == (
@@ -142,7 +144,7 @@ def test_a_voice_of_a_tag_speaks_whatever_the_language_is() -> None:
     frontend = Voices()
     frontend.has_voice = lambda name: name in frontend.voices()  # type: ignore[method-assign]
     declared = [(text.index(POLISH), "pl"), (text.rindex(ENGLISH), None)]
-    made = prepare(text, frontend, voice=None, seed=0, language="en", languages=declared)
+    made = prepare_script(text, frontend, voice=None, seed=0, language="en", languages=declared)
 
     assert [each.voice for each in made.requests] == ["voice-en", "voice-ru", "voice-en"]
 
@@ -174,7 +176,7 @@ def test_the_work_for_parts_grows_with_their_number(monkeypatch: pytest.MonkeyPa
     starts = [text.index(each) for each in paragraphs]
     declared = [(at, "en" if number % 2 else "pl") for number, at in enumerate(starts)]
 
-    made = prepare(text, Voices(), voice=None, seed=0, language="en", languages=declared, chapters=starts)
+    made = prepare_script(text, Voices(), voice=None, seed=0, language="en", languages=declared, chapters=starts)
 
     assert len(made.chunks) >= 400
     assert len(looks) < 100 * len(starts)

@@ -19,7 +19,7 @@ from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.queue import ChunkKey
 from voxyard.speech.pool.scheduler import Action, FailChunk, KillWorker, Scheduler, SendChunk, StartWorker
-from voxyard.speech.pool.transport import Report, StartRefused
+from voxyard.speech.pool.transport import OnWorkerMessage, StartRefused
 from voxyard.speech.pool.worker_process import Device, WorkerProcess
 from voxyard.speech.requests import Request
 
@@ -113,7 +113,7 @@ def test_a_host_may_refuse_a_worker_for_now(elastic: MakePool) -> None:
         def join(self, seconds: float) -> bool:
             return True
 
-    def launch(device: Device, engine: EngineSpec, heartbeat_seconds: float, report: Report) -> Any:
+    def launch(device: Device, engine: EngineSpec, heartbeat_seconds: float, report: OnWorkerMessage) -> Any:
         if not left:
             return WorkerProcess(device, engine, heartbeat_seconds, report)
         left.clear()

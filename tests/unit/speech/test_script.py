@@ -6,14 +6,14 @@ import pytest
 from frontends import TonesFrontend
 
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.script import language_note, prepare
+from voxyard.speech.script import language_note, prepare_script
 
 TEXT = "The first paragraph is short.\n\nThe second paragraph is short as well."
 
 
 def test_a_text_becomes_requests_in_the_default_voice_of_its_language() -> None:
-    english = prepare(TEXT, TonesFrontend(), voice=None, seed=3)
-    german = prepare(TEXT, TonesFrontend(), voice=None, seed=3, language="de")
+    english = prepare_script(TEXT, TonesFrontend(), voice=None, seed=3)
+    german = prepare_script(TEXT, TonesFrontend(), voice=None, seed=3, language="de")
 
     assert [each.text for each in english.requests] == [each.text for each in english.chunks]
     assert {(each.voice, each.seed) for each in english.requests} == {("v2/en_speaker_6", 3)}
@@ -28,7 +28,7 @@ def test_a_text_without_anything_to_say_is_an_error(text: str) -> None:
             return len(text.replace("\u200b", "").split())
 
     with pytest.raises(SpeechError, match="nothing to say"):
-        prepare(text, Silent(), voice=None, seed=0)
+        prepare_script(text, Silent(), voice=None, seed=0)
 
 
 def test_signs_without_a_token_are_left_out_and_the_chunks_stay_numbered() -> None:
@@ -36,7 +36,7 @@ def test_signs_without_a_token_are_left_out_and_the_chunks_stay_numbered() -> No
         def count_tokens(self, text: str) -> int:
             return len(text.replace("\u200b", "").split())
 
-    script = prepare(f"\u200b\n\n{TEXT}", Silent(max_tokens=5), voice=None, seed=0)
+    script = prepare_script(f"\u200b\n\n{TEXT}", Silent(max_tokens=5), voice=None, seed=0)
 
     assert all(chunk.tokens for chunk in script.chunks)
     assert [each.chunk for each in script.requests] == list(range(len(script.chunks)))
@@ -44,7 +44,7 @@ def test_signs_without_a_token_are_left_out_and_the_chunks_stay_numbered() -> No
 
 def test_an_unknown_voice_is_an_error_of_the_engine() -> None:
     with pytest.raises(SpeechError, match="no voice 'nobody'"):
-        prepare(TEXT, TonesFrontend(), voice="nobody", seed=0)
+        prepare_script(TEXT, TonesFrontend(), voice="nobody", seed=0)
 
 
 class Voices(TonesFrontend):
@@ -73,7 +73,7 @@ class Voices(TonesFrontend):
     ],
 )
 def test_letters_that_are_not_latin_tell_the_default_voice(text: str, language: str | None, voice: str) -> None:
-    assert prepare(text, Voices(), voice=None, seed=0, language=language).requests[0].voice == voice
+    assert prepare_script(text, Voices(), voice=None, seed=0, language=language).requests[0].voice == voice
 
 
 def test_a_voice_of_another_language_than_the_letters_is_noted() -> None:

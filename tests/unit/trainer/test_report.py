@@ -8,12 +8,12 @@ import pytest
 
 from voxyard.corpus import Coverage
 from voxyard.telemetry.gpu_watch import CardPower
-from voxyard.trainer.report import Report, Target
+from voxyard.trainer.report import RunReport, Target
 from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, SPLIT, StepStages, little_gain
 from voxyard.trainer.reporting.clocks import CpuClock, MemoryGrowth, StepClock
 
 
-def report(**changes: Any) -> Report:
+def report(**changes: Any) -> RunReport:
     base: dict[str, Any] = dict(  # noqa: C408 (reads as a call)
         run="r", strategy="split", devices=("data: CPU 0", "model: CPU 1"), first_step=0, last_step=10, batch_rows=8,
         ended="end reached", warm_up="all buffers full", steps_per_second=2.0, losses={"total": 1.0, "mel": 0.5},
@@ -21,7 +21,7 @@ def report(**changes: Any) -> Report:
         step_time_variation=0.25, step_time_variation_within_buckets=0.05, cpu_use=0.9,
         resident_memory_growth=0.001, traces={"update": 2}, buckets=2, bad_clips=0, checkpoint=None,
     )  # fmt: skip
-    return Report(**(base | changes))
+    return RunReport(**(base | changes))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_one_device_has_the_bound_of_each_placement_and_mirrored_ones_the_way_to
     assert "mirrored devices time no stage apart; --strategy auto times each way" in mirrored
 
 
-def rows_of(made: Report) -> dict[str, str]:
+def rows_of(made: RunReport) -> dict[str, str]:
     """Value and detail of each row of a report, by its name."""
     cells = (re.split(r"  +", line) for line in made.render().splitlines())
     return {name: "  ".join(rest) for name, *rest in cells}

@@ -11,7 +11,7 @@ import pytest
 from voxyard.corpus import CorpusError
 from voxyard.corpus.text import SYMBOLS_HASH
 from voxyard.speech.requests import Request, Unspeakable
-from voxyard.speech.script import check_speakable, prepare
+from voxyard.speech.script import check_speakable, prepare_script
 from voxyard.trainer.config import DataConfig, ModelConfig, TrainConfig
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.text.reader import TextReader
@@ -115,22 +115,22 @@ def test_a_text_in_another_language_is_read_by_that_language_in_phonemes_alone()
 def test_the_front_end_of_a_voice_refuses_a_script_before_a_model_is_loaded(tmp_path: Path) -> None:
     front = frontend(tmp_path, "anna", **CHARACTERS)
     text = "Hello there, my friend.\n\nПривет, мир!\n\nПривет, Анна!"
-    script = prepare(text, front, voice=None, seed=0)
+    script = prepare_script(text, front, voice=None, seed=0)
     with pytest.raises(Exception, match=r"9 of 11 characters of 'Привет, мир!'.*\(so is 1 more of 3 chunks\)"):
         check_speakable(script, front)
     check_speakable(script, front, "silence")
-    nothing = prepare("Привет, мир!", front, voice=None, seed=0)
+    nothing = prepare_script("Привет, мир!", front, voice=None, seed=0)
     with pytest.raises(Exception, match="cannot read"):
         check_speakable(nothing, front, "silence")
-    check_speakable(prepare("Hello. * * *\n\n---\n\n😀", front, voice=None, seed=0), front)
+    check_speakable(prepare_script("Hello. * * *\n\n---\n\n😀", front, voice=None, seed=0), front)
 
 
 def test_the_language_that_was_named_comes_with_each_chunk(tmp_path: Path) -> None:
     front = frontend(tmp_path, "anna", **PHONEMES)
-    assert {each.language for each in prepare("Привет, мир!", front, voice=None, seed=0, language="ru").requests} == {
-        "ru"
-    }
-    assert {each.language for each in prepare("Hello.", front, voice=None, seed=0).requests} == {None}
+    assert {
+        each.language for each in prepare_script("Привет, мир!", front, voice=None, seed=0, language="ru").requests
+    } == {"ru"}
+    assert {each.language for each in prepare_script("Hello.", front, voice=None, seed=0).requests} == {None}
 
 
 class SpokenTexts:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from voxyard.bark.model.progress import Report, unwatched
+from voxyard.bark.model.progress import OnProgress, unwatched
 from voxyard.bark.voices import Codes
 
 if TYPE_CHECKING:
     from voxyard.speech.requests import Audio
 
 
-def decode(codec: Any, codes: Codes, report: Report = unwatched) -> Audio:
+def decode(codec: Any, codes: Codes, report: OnProgress = unwatched) -> Audio:
     """Mono float32 audio of codes (codebooks, frames): 320 samples a frame at 24 kHz. Reports before each layer."""
     if not codes.shape[1]:
         return np.zeros(0, dtype=np.float32)

@@ -13,7 +13,7 @@ from voxyard.bark.model.attention import Cache
 from voxyard.bark.model.decode import Launch, Launched, Loop, TokenSampling, advance, eager
 from voxyard.bark.model.fine import Fill, FineGPT, FineSampling, fill_eagerly, filled
 from voxyard.bark.model.gpt import CausalGPT
-from voxyard.bark.model.progress import Report, unwatched
+from voxyard.bark.model.progress import OnProgress, unwatched
 
 Tensor = Any
 _CAPTURING = (
@@ -49,7 +49,7 @@ def graphs(gpt: CausalGPT, cache: Cache) -> Launched:
             steps[length, sampling] = _Graph(run, (), pool, state=loop.state)
         steps[length, sampling](())
 
-    def prefill(x: Tensor, rows: Sequence[int], report: Report) -> None:
+    def prefill(x: Tensor, rows: Sequence[int], report: OnProgress) -> None:
         def run(x: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
             gpt.prefill_rows(x, cache, rows)
             return ()
@@ -74,7 +74,7 @@ def fill_graph(gpt: FineGPT) -> Fill:
     pool = torch.cuda.graph_pool_handle()
 
     def fill(
-        window: Tensor, first: int, key: Tensor, counter: int, sampling: FineSampling, report: Report
+        window: Tensor, first: int, key: Tensor, counter: int, sampling: FineSampling, report: OnProgress
     ) -> tuple[Tensor, Tensor]:
         def run(window: Tensor, bounds: Tensor, key: Tensor) -> tuple[Tensor, ...]:
             return filled(gpt, window, 0, bounds, key, sampling, unwatched)

@@ -13,7 +13,7 @@ from voxyard.bark.model.attention import Cache
 from voxyard.bark.model.gpt import CausalGPT
 from voxyard.bark.model.memory import PREFILL_ROWS
 from voxyard.bark.model.noise import gumbel
-from voxyard.bark.model.progress import Report, unwatched
+from voxyard.bark.model.progress import OnProgress, unwatched
 
 Tensor = Any
 _WHOLE = 2.0**40  # probabilities are summed as whole multiples of its inverse
@@ -86,7 +86,7 @@ class Loop:
 # loop, cached positions to read, sampling: makes the next step
 Step = Callable[[Loop, int, TokenSampling], None]
 # embeddings (rows, time, hidden), rows of the cache to fill, called as it goes on
-Prefill = Callable[[Tensor, Sequence[int], Report], None]
+Prefill = Callable[[Tensor, Sequence[int], OnProgress], None]
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Decoder:
 
     def __init__(self, gpt: CausalGPT, cache: Cache, launch: Launch | None = None) -> None:
         self.gpt, self.cache = gpt, cache
-        self.report: Report = unwatched
+        self.report: OnProgress = unwatched
         self._launched = (launch or eager)(gpt, cache)
         self._loop: Loop | None = None
 
@@ -239,10 +239,10 @@ def eager(gpt: CausalGPT, cache: Cache) -> Launched:
 
     step = partial(advance, gpt, cache)
 
-    def prefill_row(x: Tensor, rows: Sequence[int], report: Report) -> None:
+    def prefill_row(x: Tensor, rows: Sequence[int], report: OnProgress) -> None:
         gpt.prefill(x[0], cache, rows[0], report)
 
-    def prefill_rows(x: Tensor, rows: Sequence[int], report: Report) -> None:
+    def prefill_rows(x: Tensor, rows: Sequence[int], report: OnProgress) -> None:
         report()
         gpt.prefill_rows(x, cache, torch.tensor(rows, device=x.device))
 

@@ -16,7 +16,7 @@ from voxyard.bark.model.dimensions import FineLayout
 from voxyard.bark.model.gpt import Layer, Norm, block_of, norm_of
 from voxyard.bark.model.int8 import Linear, dense
 from voxyard.bark.model.noise import gumbel
-from voxyard.bark.model.progress import Report, unwatched
+from voxyard.bark.model.progress import OnProgress, unwatched
 from voxyard.bark.voices import Codes, VoicePrompt
 
 Tensor = Any
@@ -34,7 +34,7 @@ class FineGPT:
     given: int
     heads: int
 
-    def logits(self, window: Tensor, codebook: int, first: int, width: int, report: Report = unwatched) -> Tensor:
+    def logits(self, window: Tensor, codebook: int, first: int, width: int, report: OnProgress = unwatched) -> Tensor:
         """Logits for one codebook of the frames from `first` on, for codes (codebooks, time): (frames, width).
 
         Reports before each layer.
@@ -46,7 +46,7 @@ class FineGPT:
         head = self.heads_of[codebook - self.given]
         return head(normed[first - time :])[:, :width].float()
 
-    def _on_gpu(self, x: Tensor, report: Report) -> Tensor:
+    def _on_gpu(self, x: Tensor, report: OnProgress) -> Tensor:
         """The layers and the last norm, all frames in one product."""
         normed = self.layers[0].norm_attention(x)
         norms = [*(layer.norm_attention for layer in self.layers[1:]), self.norm]
@@ -57,7 +57,7 @@ class FineGPT:
             x, normed = layer.after_with_norm(x, y, following)
         return normed
 
-    def _on_cpu(self, x: Tensor, first: int, report: Report) -> Tensor:
+    def _on_cpu(self, x: Tensor, first: int, report: OnProgress) -> Tensor:
         """The layers and the last norm, in tiles of frames whose activations stay in the core's cache.
 
         Of the last layer's output no more is computed than the tiles from `first` on.
@@ -104,14 +104,14 @@ class FineSampling:
 
 # window (codebooks, time), first frame to fill, noise key (1, 2), noise counter of the window, sampling, called as it
 # goes on → the filled window, and True where all its scores were finite
-Fill = Callable[[Tensor, int, Tensor, int, FineSampling, Report], tuple[Tensor, Tensor]]
+Fill = Callable[[Tensor, int, Tensor, int, FineSampling, OnProgress], tuple[Tensor, Tensor]]
 
 
 def fill_eagerly(gpt: FineGPT) -> Fill:
     """The fill of a window without capture."""
 
     def fill(
-        window: Tensor, first: int, key: Tensor, counter: int, sampling: FineSampling, report: Report
+        window: Tensor, first: int, key: Tensor, counter: int, sampling: FineSampling, report: OnProgress
     ) -> tuple[Tensor, Tensor]:
         bounds = torch.tensor([first, counter], dtype=torch.int32, device=window.device)
         begin = first if window.device.type == "cpu" else 0
@@ -121,7 +121,7 @@ def fill_eagerly(gpt: FineGPT) -> Fill:
 
 
 def filled(
-    gpt: FineGPT, window: Tensor, begin: int, bounds: Tensor, key: Tensor, sampling: FineSampling, report: Report
+    gpt: FineGPT, window: Tensor, begin: int, bounds: Tensor, key: Tensor, sampling: FineSampling, report: OnProgress
 ) -> tuple[Tensor, Tensor]:
     """Fill a window of codes (codebooks, time) in place from the frame `bounds[0]` on; and if all scores were finite.
 
@@ -148,7 +148,7 @@ def speak(
     voice: VoicePrompt | None,
     key: tuple[int, int],
     temperature: float,
-    report: Report = unwatched,
+    report: OnProgress = unwatched,
     fill: Fill | None = None,
 ) -> tuple[Codes, bool]:
     """All codebooks of one chunk, (given, frames) → (codebooks, frames); and True if all scores were finite.

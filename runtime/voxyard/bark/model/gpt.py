@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812 (the field's name for it)
 from voxyard.bark.model import cuda_step
 from voxyard.bark.model.attention import TILE, Cache, attend
 from voxyard.bark.model.int8 import Linear, dense
-from voxyard.bark.model.progress import Report, unwatched
+from voxyard.bark.model.progress import OnProgress, unwatched
 
 Tensor = Any
 Part = TypeVar("Part")
@@ -81,7 +81,7 @@ class CausalGPT:
         block, hidden = self.positions.shape
         return Cache(self.positions, (batch, self.heads, block, hidden // self.heads), len(self.layers))
 
-    def prefill(self, x: Tensor, cache: Cache, row: int, report: Report = unwatched) -> None:
+    def prefill(self, x: Tensor, cache: Cache, row: int, report: OnProgress = unwatched) -> None:
         """Fill a row's cache from position 0 with embedded tokens, (time, hidden), in tiles of fixed length.
 
         The form for a CPU: a tile's activations stay in its cache, and a position's values do not depend on how many

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-Report = Callable[[], None]
+OnProgress = Callable[[], None]
 
 
 def unwatched() -> None:

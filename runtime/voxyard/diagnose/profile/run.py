@@ -29,7 +29,7 @@ from voxyard.telemetry.gpu_watch import GpuWatch
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.corpora import longest_of, open_corpora
 from voxyard.trainer.devices.auto_settings import apply_auto_settings
-from voxyard.trainer.devices.tensorflow_setup import prepare
+from voxyard.trainer.devices.tensorflow_setup import prepare_devices
 from voxyard.trainer.out_of_memory import Doing, told_out_of_memory
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def profile(
     source = ColdSource(corpora.training)
     with tempfile.TemporaryDirectory(prefix="voxyard-profile-") as directory:
         clips = corpora.training
-        devices = prepare(config, corpus=clips.fingerprint, longest=longest_of(config, clips))
+        devices = prepare_devices(config, corpus=clips.fingerprint, longest=longest_of(config, clips))
         others = OtherLoadWatch(gpus=busy_gpus(devices.cards) if gpu_monitoring else ())
         run = build_dry_run(config, Path(directory), devices=devices, corpora=replace(corpora, training=source))
         with told_out_of_memory(config, devices, lambda: Doing("in the profile"), lambda: "Nothing was saved."):

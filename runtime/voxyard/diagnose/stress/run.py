@@ -98,10 +98,10 @@ def stress(
     Raises TrainerError (out of memory is one), CorpusError or HostError as training does.
     """
     from voxyard.trainer.devices.auto_settings import apply_auto_settings
-    from voxyard.trainer.devices.tensorflow_setup import prepare
+    from voxyard.trainer.devices.tensorflow_setup import prepare_devices
 
     config = apply_auto_settings(config)
-    devices = prepare(config)
+    devices = prepare_devices(config)
     progress(f"measuring the idle machine for {IDLE_SECONDS:g} s")
     before = idle(devices)
     if skip:

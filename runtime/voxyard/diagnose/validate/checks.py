@@ -108,9 +108,9 @@ class ValidationChecks:
         """TensorFlow set up as for training; a product computed on each device, and where its memory then is."""
         import tensorflow as tf
 
-        from voxyard.trainer.devices.tensorflow_setup import prepare
+        from voxyard.trainer.devices.tensorflow_setup import prepare_devices
 
-        self.devices = devices = prepare(self.config)
+        self.devices = devices = prepare_devices(self.config)
         figures, milliseconds = list(devices.description), {}
         for role, device in self._by_role().items():
             draw = np.random.default_rng(0).normal(size=(2, 512, 512)).astype(np.float32)

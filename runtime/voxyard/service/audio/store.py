@@ -1,8 +1,10 @@
-"""Audio of documents: one file per chunk, one WAV per finished document, the quota of both."""
+"""Audio of documents: a file per chunk, a WAV per finished document, its copies in other formats, the quota of all."""
 
 from __future__ import annotations
 
+import logging
 import re
+import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -11,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from voxyard.service.audio.files import AudioFiles
-from voxyard.service.documents.records import Redo, StoredChunk, is_id
-from voxyard.service.documents.timelines import with_spans
-from voxyard.service.errors import NoRoomError, NotFoundError, StoreError, UnavailableError
+from voxyard.service.documents.records import Redo, StoredChunk, is_id, with_spans
+from voxyard.service.errors import NoRoomError, NotFoundError, ServiceError, StoreError, UnavailableError
 from voxyard.speech.audio.encoder import FORMATS
 from voxyard.speech.audio.joining import Joiner, Pauses, Piece, Span
 from voxyard.speech.audio.wav import WIDTH, data_start, file_size, from_bytes, header, to_bytes
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 SECOND = SAMPLE_RATE * WIDTH  # bytes of a second of audio
 MIB = 1024 * 1024
+FREE_SHARE = 10
+"""What can be made again is kept where 1/10 of the quota stays free: documents come first."""
+_log = logging.getLogger(__name__)
 _CHUNK_SUFFIX = ".s16"
 _AGAIN = re.compile(r"\d+\.(\d+)\.redo")
 _WHOLE = re.compile(r"(?:audio|book)(?:\.(\d+))?\.\w+")
@@ -49,6 +53,7 @@ class AudioStore:
         files.create()
         files.sweep()
         self._marker = files.marker()
+        self._copying = threading.Lock()  # one copy is stored at a time
 
     def reachable(self) -> bool:
         """True where the place of the files answers, and is the same as at the start. Raises StoreError, OSError."""
@@ -209,6 +214,32 @@ class AudioStore:
         except NotFoundError:  # the chunks' files are deleted after assembly
             return self._piece_of_wav(id, chunk, span, revision)
 
+    def keep_copy(self, id: str, revision: int, format: str, file: BinaryIO) -> bool:
+        """Stores all of `file` as a revision's audio in a format; False where it has no room, or cannot be stored.
+
+        Another service may do the same: the bytes are the same, and the last one's stay.
+        """
+        name = audio_name(revision, format)
+        with self._copying:
+            size = file.seek(0, 2)
+            file.seek(0)
+            try:
+                if self.spare_bytes() < size:
+                    _log.info("document %s: no room to keep %s of %.1f MiB", id, name, size / MIB)
+                    return False
+                self.wav_size(id, revision)
+                with self.write(id, name) as copy:
+                    shutil.copyfileobj(file, copy)
+            except NotFoundError:  # deleted, or spoken again
+                return False
+            except ServiceError as error:
+                _log.warning("document %s: %s is not kept: %s", id, name, error)
+                return False
+            if self.size(id, audio_name(revision)) is None:  # deleted while the copy was written
+                self.remove_revision(id, revision)
+                return False
+            return True
+
     def write(self, id: str, name: str) -> AbstractContextManager[BinaryIO]:
         """A further file of a document, which gets its name once the block has ended without an error."""
         return self._files.write(_checked(id), name)
@@ -249,14 +280,13 @@ class AudioStore:
         """Free bytes for this process; infinite where there is no limit."""
         return self._files.free_bytes()
 
-    @property
-    def quota(self) -> int:
-        """Most bytes that the files may take."""
-        return self._quota
-
     def room_bytes(self) -> float:
         """Bytes that further audio may take, by the quota and the disk."""
         return max(0.0, min(self._quota - self.used_bytes(), self.free_bytes() - self._reserve))
+
+    def spare_bytes(self) -> float:
+        """Bytes of that room for what can be made again; negative where there is none."""
+        return self.room_bytes() - self._quota / FREE_SHARE
 
     def check_room(self, estimated_seconds: float, waiting_seconds: float = 0.0) -> None:
         """Checks that `estimated_seconds` more audio fit, beside `waiting_seconds` accepted and not yet synthesized.

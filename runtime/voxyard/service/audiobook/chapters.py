@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from voxyard.extraction.document import TextChapter
 from voxyard.service.documents.database import Connection
 from voxyard.service.documents.records import Chapter
+from voxyard.speech.audio.audiobook import ChapterMark
 from voxyard.speech.audio.joining import Span
 
 LONGEST_TITLE = 200  # characters
@@ -75,3 +76,8 @@ def read_cover(connection: Connection, number: int) -> bytes | None:
     """Cover of a document's row; None where it has none."""
     row = connection.execute("SELECT image FROM covers WHERE document = $1", (number,)).fetchone()
     return None if row is None else bytes(row["image"])
+
+
+def chapter_marks(chapters: Sequence[Chapter], spans: Sequence[Span]) -> list[ChapterMark]:
+    """Marks of chapters in an audiobook, by the spans of all chunks."""
+    return [ChapterMark(chapter.title, spans[chapter.first].start) for chapter in chapters]

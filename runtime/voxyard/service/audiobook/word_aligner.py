@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from voxyard.service.audio.encoded import FREE_SHARE
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.audiobook import aligned_words
 from voxyard.service.audiobook.aligned_words import AlignedChunk, AlignedDocument, AlignedWord
@@ -143,7 +142,7 @@ class WordAligner:
         first = next((chunk.index for chunk in chunks if chunk.index not in known), None)
         if first is None:
             return False
-        if self._audio_store.room_bytes() < self._audio_store.quota / FREE_SHARE:
+        if self._audio_store.spare_bytes() < 0:
             raise NoRoomError("there is no room to keep the times of its words")
         self._process.open()
         text, spoken = self._store.text(id), self._store.spoken(id)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from voxyard.host import durable_files
 from voxyard.service.auth.key_lexicons import KeyLexicons, LexiconSource, file_identity, read_source
-from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits, read_limits
 from voxyard.service.errors import ServiceError
+from voxyard.service.fairness import NO_LIMITS, KeyLimits, read_limits
 from voxyard.settings.errors import SettingsError
 from voxyard.speech.reading.lexicon import Lexicon
 

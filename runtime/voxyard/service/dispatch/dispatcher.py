@@ -17,17 +17,9 @@ from typing import TypeVar
 
 from voxyard.extraction.sandbox import MAX_CONCURRENT
 from voxyard.service.audio.store import AudioStore
-from voxyard.service.auth.key_limits import LimitsOf, no_limits
 from voxyard.service.config import ServiceSection
-from voxyard.service.dispatch.progress import (
-    HERE,
-    ActiveDocument,
-    DispatchedDocuments,
-    DocumentProgress,
-    Listeners,
-    Throughput,
-    delete_document,
-)
+from voxyard.service.dispatch.dispatched import HERE, ActiveDocument, DispatchedDocuments, Listeners
+from voxyard.service.dispatch.progress import DocumentProgress, Throughput, delete_document
 from voxyard.service.documents.claims import STAGES, Stage
 from voxyard.service.documents.records import Document, NewDocument, Redo, StoredChunk
 from voxyard.service.documents.store import Store
@@ -39,9 +31,9 @@ from voxyard.service.errors import (
     ServiceError,
     StoreError,
     StoreUnavailableError,
-    UnavailableError,
     UnspeakableTextError,
 )
+from voxyard.service.fairness import LimitsOf, no_limits
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.errors import SpeechError, given_up_by
 from voxyard.speech.pool.job import Outcome
@@ -73,8 +65,8 @@ class DocumentDispatcher:
     section: ServiceSection
     on_change: Callable[[str], None]
     on_delete: Callable[[str], None]
+    read_upload: ReadUpload
     limits: LimitsOf = no_limits
-    read_upload: ReadUpload | None = None
     poll_seconds: float = 5.0  # between two attempts to resume parked documents
     cleanup_seconds: float = CLEANUP_SECONDS
 
@@ -108,18 +100,18 @@ class DocumentDispatcher:
             _log.warning("audio of deleted documents is looked for at the next start: %s", error)
         self._thread.start()
 
-    def document_accepted(self) -> None:
+    def accepted(self) -> None:
         """Has a document that was stored, is retried or was given back dispatched."""
         self._events.put(self._claims.look_again)
 
-    def document_deleted(self, id: str) -> None:
+    def deleted(self, id: str) -> None:
         """Cancels a document that was deleted from the store."""
         active = self._active.get(id)
         if active is not None:
             active.cancel()  # at once: the dispatcher may be busy writing
         self._events.put(partial(self._remove, id))
 
-    def document_taken_over(self, id: str) -> None:
+    def taken_over(self, id: str) -> None:
         """Withdraws a document that another service has taken over."""
 
         def withdraw() -> None:
@@ -282,8 +274,6 @@ class DocumentDispatcher:
         active = self._active[document.id] = ActiveDocument(document.id, {})
 
         def work() -> NewDocument:
-            if self.read_upload is None:
-                raise UnavailableError("this service reads no files")
             return self.read_upload(document, self.store.upload(document.id), active.cancelled)
 
         self._in_thread(active, "reading", work, partial(self._store_text, document.id))

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg import sql
@@ -16,35 +16,25 @@ from voxyard.service.documents.postgres import PostgresDatabase
 from voxyard.service.documents.postgres_start import first_line
 from voxyard.service.errors import ServiceError
 
+if TYPE_CHECKING:
+    from voxyard.service.documents.queue import DocumentQueue
+
 _log = logging.getLogger(__name__)
 
 _TICK_SECONDS = 0.5  # between two looks whether the thread is to end
 _RECONNECT_SECONDS = 1.0
 
 
-class PeerListener(Protocol):
-    """Receiver of the other services' messages; called from the thread."""
-
-    def heard(self) -> tuple[str, ...]:
-        """Ids of the documents with listeners at this service."""
-
-    def peer_message(self, kind: str, id: str, service: str) -> None:
-        """A document was `accepted`, `changed` or `deleted`, or is `heard` or `unheard`, at another service."""
-
-    def claim_lost(self, id: str) -> None:
-        """Another service has taken the document over."""
-
-
 class Peers:
-    """Renews the claims at a third of their life, repeats who has listeners, passes on the other services' messages.
+    """Renews the claims at a third of their life, repeats who has listeners, gives the queue the others' messages.
 
     `on_missed` is called where messages may have been missed: the connection was lost, or is new.
     """
 
     def __init__(
-        self, database: PostgresDatabase, claims: Claims, listener: PeerListener, on_missed: Callable[[], None]
+        self, database: PostgresDatabase, claims: Claims, queue: DocumentQueue, on_missed: Callable[[], None]
     ) -> None:
-        self._database, self._claims, self._listener, self._on_missed = database, claims, listener, on_missed
+        self._database, self._claims, self._queue, self._on_missed = database, claims, queue, on_missed
         self._stop = threading.Event()
         self._next_renewal = 0.0
         self._thread = threading.Thread(target=self._run, name="voxyard-peers", daemon=True)
@@ -92,12 +82,12 @@ class Peers:
                 sender, _, message = notification.payload.partition(" ")
                 kind, _, id = message.partition(" ")
                 if sender != self._database.sender:
-                    self._listener.peer_message(kind, id, sender)
+                    self._queue.peer_message(kind, id, sender)
             if time.monotonic() >= self._next_renewal:
                 self._next_renewal = time.monotonic() + self._claims.seconds / 3
                 for id in self._claims.renew():
-                    self._listener.claim_lost(id)
-                for id in self._listener.heard():  # of a service that does not repeat it, they are gone
+                    self._queue.taken_over(id)
+                for id in self._queue.with_listeners():  # of a service that does not repeat it, they are gone
                     connection.execute("SELECT pg_notify(%s, %s)", self._database.message("heard", id))
             connection.execute("SELECT 1")  # a server that hangs, or was cut off, says nothing by itself
             self._database.answers.answered()

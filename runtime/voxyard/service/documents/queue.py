@@ -1,14 +1,16 @@
-"""Document queue: accept, cancel, retry; enforces the queue limits."""
+"""Document queue: accept, cancel, retry; enforces the queue limits. Whoever follows a document is woken."""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import math
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from voxyard.service.audio.store import SECOND, AudioStore
-from voxyard.service.auth.key_limits import LimitsOf, fair_part, no_limits
 from voxyard.service.config import ServiceSection
 from voxyard.service.dispatch.dispatcher import DocumentDispatcher
 from voxyard.service.dispatch.progress import Throughput, delete_document
@@ -16,6 +18,7 @@ from voxyard.service.documents.records import Document, NewDocument, QueueLoad, 
 from voxyard.service.documents.store import Store
 from voxyard.service.documents.submission import ReadUpload
 from voxyard.service.errors import BusyError, ServiceError, TooLargeError, UnavailableError
+from voxyard.service.fairness import LimitsOf, fair_part, no_limits
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.pool.pool import Pool
 
@@ -40,8 +43,8 @@ class DocumentQueue:
         on_change: Callable[[str], None] = _ignore,
         on_delete: Callable[[str], None] | None = None,
         *,
+        read_upload: ReadUpload,
         limits: LimitsOf = no_limits,
-        read_upload: ReadUpload | None = None,
         poll_seconds: float = 5.0,
         cleanup_seconds: float = 600.0,
     ) -> None:
@@ -57,8 +60,8 @@ class DocumentQueue:
             section,
             on_change,
             self._on_delete,
-            limits,
             read_upload,
+            limits,
             poll_seconds,
             cleanup_seconds,
         )
@@ -147,7 +150,7 @@ class DocumentQueue:
             self._check(new.owner, Size.of(new), refused=refused)
             document, fresh = self._store.accept(new)
             if fresh:
-                self._dispatcher.document_accepted()
+                self._dispatcher.accepted()
         self._on_change(document.id)
         return document, fresh
 
@@ -158,7 +161,7 @@ class DocumentQueue:
             NotFoundError: no such document.
         """
         delete_document(self._store, self._audio_store, id)
-        self._dispatcher.document_deleted(id)
+        self._dispatcher.deleted(id)
         self._on_delete(id)
 
     def retry(self, id: str) -> Document:
@@ -169,7 +172,7 @@ class DocumentQueue:
             NotFoundError: no such document.
         """
         document = self._store.retry(id)
-        self._dispatcher.document_accepted()
+        self._dispatcher.accepted()
         self._on_change(id)
         return document
 
@@ -181,7 +184,7 @@ class DocumentQueue:
             NotFoundError: no such document or chunk.
         """
         self._store.redo(id, index, voice, seed)
-        self._dispatcher.document_accepted()
+        self._dispatcher.accepted()
         self._on_change(id)
         return self._store.document(id)
 
@@ -199,28 +202,28 @@ class DocumentQueue:
             with suppress(ServiceError):  # a document is spoken without priority, too
                 self._store.heard(id, bool(after))
 
-    def heard(self) -> tuple[str, ...]:
+    def with_listeners(self) -> tuple[str, ...]:
         """Ids of the documents with listeners at this service."""
         with self._accept_lock:
             return tuple(self._listeners)
 
     def peer_message(self, kind: str, id: str, service: str) -> None:
-        """Takes note of what another service has done with a document."""
+        """A document was `accepted`, `changed` or `deleted`, or is `heard` or `unheard`, at another service."""
         match kind:
             case "accepted":
-                self._dispatcher.document_accepted()
+                self._dispatcher.accepted()
                 self._on_change(id)
             case "changed":
                 self._on_change(id)
             case "deleted":
-                self._dispatcher.document_deleted(id)
+                self._dispatcher.deleted(id)
                 self._on_delete(id)
             case "heard" | "unheard":
                 self._dispatcher.listen(id, kind == "heard", service)
 
-    def claim_lost(self, id: str) -> None:
+    def taken_over(self, id: str) -> None:
         """Withdraws a document that another service has taken over."""
-        self._dispatcher.document_taken_over(id)
+        self._dispatcher.taken_over(id)
 
     def _refuse_closing(self, refused: bool = False) -> None:
         if self._closing or refused:
@@ -274,3 +277,84 @@ class DocumentQueue:
 def _full(found: str, setting: str, retry_after: float) -> BusyError:
     message = f"queue full: {found}; retry in {math.ceil(retry_after)} s or raise {setting}"
     return BusyError(message, retry_after=retry_after)
+
+
+class ChangeNotifier:
+    """Version number of each document, increased by each change.
+
+    Versions start at the clock's microseconds, and so increase across restarts.
+    """
+
+    def __init__(self) -> None:
+        self._next = itertools.count(time.time_ns() // 1000)
+        self._versions: dict[str, int] = {}
+        self._waiting: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """True once `close` was called."""
+        return self._closed
+
+    def close(self) -> None:
+        """Wakes all waiters: no document changes any more. May be called from any thread."""
+        with self._lock:
+            self._closed = True
+            waiting = tuple(itertools.chain.from_iterable(self._waiting.values()))
+        _wake(waiting)
+
+    def version(self, id: str) -> int:
+        """Current version of a document; 0 where it has not changed since the start."""
+        with self._lock:
+            return self._versions.get(id, 0)
+
+    def bump(self, id: str) -> None:
+        """Increases a document's version and wakes its waiters. May be called from any thread."""
+        with self._lock:
+            self._versions[id] = next(self._next)
+            waiting = tuple(self._waiting.get(id, ()))
+        _wake(waiting)
+
+    def bump_waiting(self) -> None:
+        """Increases the versions of all documents that are waited for: any of them may have changed."""
+        with self._lock:
+            ids = tuple(self._waiting)
+        for id in ids:
+            self.bump(id)
+
+    def forget(self, id: str) -> None:
+        """Removes a deleted document: wakes its waiters a last time, then drops its version."""
+        with self._lock:
+            self._versions.pop(id, None)
+            waiting = tuple(self._waiting.get(id, ()))
+        _wake(waiting)
+
+    async def wait(self, id: str, seen: int, timeout: float) -> int:
+        """Current version, as soon as it differs from `seen`, after `timeout` seconds, or at `close`."""
+        event = asyncio.Event()
+        entry = (asyncio.get_running_loop(), event)
+        with self._lock:
+            if self._closed or self._versions.get(id, 0) != seen:
+                return self._versions.get(id, 0)
+            self._waiting.setdefault(id, set()).add(entry)
+        try:
+            async with asyncio.timeout(timeout):
+                await event.wait()
+        except TimeoutError:
+            pass
+        finally:
+            with self._lock:
+                self._waiting[id].discard(entry)
+                if not self._waiting[id]:
+                    del self._waiting[id]
+        return self.version(id)
+
+
+def _wake(waiting: tuple[tuple[asyncio.AbstractEventLoop, asyncio.Event], ...]) -> None:
+    for loop, event in waiting:
+        try:
+            loop.call_soon_threadsafe(event.set)
+        except RuntimeError:
+            if not loop.is_closed():  # a closed loop has no waiters
+                raise

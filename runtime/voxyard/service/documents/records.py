@@ -1,14 +1,15 @@
-"""Stored records of documents and their chunks; frozen."""
+"""Stored records of documents and their chunks, frozen; where the chunks are in the joined audio."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from voxyard.speech.audio.joining import JoinTimeline, Pauses, Span
 from voxyard.speech.pool.job import OnFailure
 from voxyard.speech.reading.lexicon import Lexicon
 from voxyard.speech.requests import Boundary
@@ -215,3 +216,16 @@ class QueueLoad:
                 total.estimated_seconds + each.estimated_seconds,
             )
         return total
+
+
+def with_spans(chunks: Iterable[StoredChunk], pauses: Pauses) -> Iterator[tuple[StoredChunk, Span]]:
+    """Chunks with their spans, in text order, up to the first that has no audio (yet)."""
+    return spanned(chunks, JoinTimeline(pauses))
+
+
+def spanned(chunks: Iterable[StoredChunk], timeline: JoinTimeline) -> Iterator[tuple[StoredChunk, Span]]:
+    """As `with_spans`, on a timeline that has the chunks before."""
+    for chunk in chunks:
+        if chunk.samples is None:
+            return
+        yield chunk, timeline.add(chunk.samples, chunk.joint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +30,6 @@ from voxyard.speech.audio.wav import WIDTH
 from voxyard.speech.requests import SAMPLE_RATE
 
 if TYPE_CHECKING:
-    from voxyard.service.documents.peers import PeerListener, Peers
     from voxyard.service.documents.postgres import PostgresDatabase
 
 _FEW = 64  # chunks whose words are read one by one
@@ -58,13 +57,10 @@ class Store:
         self.claims = Claims(self._database, service, claim_seconds)
         self.webhooks = pending.PendingWebhooks(self._database, self.claims)
 
-    def peers(self, listener: PeerListener, on_missed: Callable[[], None]) -> Peers | None:
-        """Connection with the other services on the database, to be started; None where there can be none."""
-        if isinstance(self._database, SqliteDatabase):
-            return None
-        from voxyard.service.documents.peers import Peers
-
-        return Peers(self._database, self.claims, listener, on_missed)
+    @property
+    def postgres(self) -> PostgresDatabase | None:
+        """The database, where several services may share it; None for SQLite, which one has alone."""
+        return None if isinstance(self._database, SqliteDatabase) else self._database
 
     def close(self) -> None:
         """Closes the database; a SQLite file may be opened by another service then."""

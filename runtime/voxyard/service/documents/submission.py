@@ -19,7 +19,6 @@ from voxyard.extraction.errors import (
 )
 from voxyard.extraction.extract import ExtractedText, extract
 from voxyard.service.audiobook import chapters
-from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits, LimitsOf, no_limits
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.records import Document, NewChunk, NewDocument, Size, Upload, new_id
 from voxyard.service.errors import (
@@ -29,6 +28,7 @@ from voxyard.service.errors import (
     UnreadableDocumentError,
     UnsupportedDocumentError,
 )
+from voxyard.service.fairness import NO_LIMITS, KeyLimits, LimitsOf, no_limits
 from voxyard.service.names import VoiceNames
 from voxyard.service.texts import changed, check_language, script
 from voxyard.service.voices.table import shown_name

@@ -1,9 +1,10 @@
-"""Admission middleware: authentication, rate limit, origin check, body size."""
+"""Admission middleware: the path that is meant, authentication, rate limit, origin check, body size."""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 from collections import Counter
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
@@ -16,7 +17,6 @@ from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from voxyard.service.auth.api_keys import COOKIE, Client, Keys
-from voxyard.service.auth.key_limits import fair_part
 from voxyard.service.auth.sessions import PAGE_HEADER, session_cookie
 from voxyard.service.config import ServiceSection
 from voxyard.service.errors import (
@@ -27,7 +27,7 @@ from voxyard.service.errors import (
     UnauthorizedError,
     UnavailableError,
 )
-from voxyard.service.fair_threads import FairThreads
+from voxyard.service.fairness import FairThreads, fair_part
 from voxyard.service.http.body_limit import ClosingSend, LimitedBody, is_json
 from voxyard.service.http.errors import ConnectionCut, LargeHeadersError, TooManyConnectionsError, answer
 from voxyard.service.http.protocol import CONNECTION, HEADER_BYTES, KEY_SECONDS, HttpProtocol
@@ -51,9 +51,34 @@ KEY_FILE_SECONDS = 0.2
 """Time that a request waits for a key file that has changed. One of some thousand keys counts a little later."""
 REVOKED_SECONDS = 2.0
 """Time between two looks whether the key of a WebSocket is still valid."""
+_ADDRESS = re.compile(r"^https?://[^/]*", re.IGNORECASE)  # the form of HTTP for proxies, which every server takes
+_SLASHES = re.compile(r"//+")
+_BASE = re.compile(r"^(/openai(/deployments/[^/]+)?)?(/v1)*(?=/(audio|models)(/|$))|^(/v1){2,}(?=/|$)")
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _MULTIPART = 64 * 1024  # bytes of a form besides its file
 _ESCAPED = 12  # most bytes of a character in JSON: a surrogate pair of six-byte escapes
+
+
+def usual(path: str) -> str:
+    """The path that is meant: `/v1/audio/speech` of `//v1/audio/speech/`, `/audio/speech` and `/v1/v1/audio/speech`."""
+    plain = _SLASHES.sub("/", _ADDRESS.sub("", path)).rstrip("/") or "/"
+    return _BASE.sub("/v1", plain)
+
+
+class PathsMiddleware:
+    """ASGI middleware: replaces a request's path by the one that is meant, before anything goes by it.
+
+    A redirect would contain the Host header that the client sent, and turns POST into GET in some clients.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles one request."""
+        if scope["type"] != "lifespan":
+            scope["path"] = usual(scope["path"])
+        await self._app(scope, receive, send)
 
 
 class AdmissionMiddleware:

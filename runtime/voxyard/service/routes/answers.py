@@ -12,9 +12,8 @@ from pydantic import BaseModel
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from voxyard.service.auth.key_limits import LimitsOf, no_limits
 from voxyard.service.documents.records import Document
-from voxyard.service.fair_threads import FairThreads
+from voxyard.service.fairness import FairThreads, LimitsOf, no_limits
 from voxyard.service.http.errors import ConnectionCut
 from voxyard.service.streaming.audio_response import BLOCK, STALL
 

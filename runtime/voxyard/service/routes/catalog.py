@@ -5,16 +5,9 @@ from __future__ import annotations
 import json
 
 from voxyard.service.routes import serializers
-from voxyard.service.routes.openapi import AppStateDep, ClientDep, Router, errors
-from voxyard.service.routes.schemas import (
-    AudioModelsOut,
-    GpuOut,
-    ModelOut,
-    ModelsOut,
-    VoicesOut,
-    WorkerOut,
-    WorkersOut,
-)
+from voxyard.service.routes.inputs import AppStateDep, ClientDep
+from voxyard.service.routes.openapi import Router, errors
+from voxyard.service.routes.schemas import AudioModelsOut, GpuOut, ModelOut, ModelsOut, VoicesOut, WorkerOut, WorkersOut
 from voxyard.service.state import AppState
 from voxyard.speech.reading.reader import READING_VERSION
 

@@ -17,15 +17,14 @@ from voxyard.service.audiobook import subtitles
 from voxyard.service.audiobook.chapters import TimedChapter, timed
 from voxyard.service.audiobook.subtitles import SubtitleFormat
 from voxyard.service.audiobook.timings import TimedChunk, word_times
-from voxyard.service.documents.records import Document, StoredChunk
-from voxyard.service.documents.timelines import with_spans
+from voxyard.service.documents.records import Document, StoredChunk, with_spans
 from voxyard.service.errors import ConflictError, NotFoundError
 from voxyard.service.routes import document_stream, serializers
 from voxyard.service.routes.answers import Answer, with_items
-from voxyard.service.routes.openapi import AppStateDep, ClientDep, DocumentId, Router, errors
+from voxyard.service.routes.inputs import AppStateDep, ClientDep, DocumentId, lower
+from voxyard.service.routes.openapi import Router, errors
 from voxyard.service.routes.schemas import ChaptersOut, ChunkTimesOut, TimingsOut, WordOut, WordSource
 from voxyard.service.routes.serializers import ChunkTimes
-from voxyard.service.routes.spellings import lower
 from voxyard.service.state import AppState
 from voxyard.speech.reading.markup import MASK, masked
 

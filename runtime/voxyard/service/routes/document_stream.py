@@ -15,7 +15,6 @@ import anyio
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
-from voxyard.service.audio import encoded
 from voxyard.service.audio.store import audio_name
 from voxyard.service.documents.records import Document, StoredChunk
 from voxyard.service.errors import (
@@ -76,7 +75,7 @@ async def encoded_copy(state: AppState, document: Document, format: Format) -> A
     def keep(file: BinaryIO) -> None:
         with contextlib.suppress(ServiceError):  # replaced since it was read, it is the new audio
             if state.store.document(document.id).audio == document.audio:
-                encoded.keep(state.audio_store, document.id, document.audio, format, file)
+                state.audio_store.keep_copy(document.id, document.audio, format, file)
 
     key, pieces = _encoding(state, document, format, 1.0)
     stack = contextlib.AsyncExitStack()

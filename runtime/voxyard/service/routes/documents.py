@@ -17,21 +17,23 @@ from voxyard.service.errors import ConflictError, ServiceError
 from voxyard.service.routes import chapters as chapter_routes
 from voxyard.service.routes import document_stream, serializers, uploads
 from voxyard.service.routes.answers import Answer, with_items
-from voxyard.service.routes.openapi import AppStateDep, ClientDep, PrefixDep, Router, errors, form, inlined
-from voxyard.service.routes.openapi import DocumentId as Id
-from voxyard.service.routes.schemas import (
+from voxyard.service.routes.inputs import (
+    AppStateDep,
+    ClientDep,
     DocumentBody,
     DocumentFormat,
-    DocumentOut,
-    DocumentsOut,
+    PrefixDep,
     RedoBody,
     UploadBody,
     codec_of,
 )
+from voxyard.service.routes.inputs import DocumentId as Id
+from voxyard.service.routes.openapi import Router, errors, form, inlined
+from voxyard.service.routes.schemas import DocumentOut, DocumentsOut
 from voxyard.service.routes.serializers import ChunkTimes
 from voxyard.service.routes.stored_audio import PAUSED_STALL_SECONDS, audiobook_response, document_audio
 from voxyard.service.state import AppState
-from voxyard.service.streaming.audio_response import AudioStreamingResponse, while_connected
+from voxyard.service.streaming.audio_response import LiveResponse, while_connected
 from voxyard.service.webhooks.rules import check_webhook
 from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.encoder import MEDIA_TYPES
@@ -191,7 +193,7 @@ async def follow_document(
     """Server-sent events of each change. `Last-Event-ID` resumes after a lost connection."""
     await run_sync(state.store.document, id, client.name)
     events = document_stream.counted_events(state, client.name, id, last_event_id, prefix)
-    return AudioStreamingResponse(events, media_type="text/event-stream")
+    return LiveResponse(events, media_type="text/event-stream")
 
 
 @router.get(
@@ -246,11 +248,11 @@ async def retrieve_audio(
         document, found, chunks = await run_sync(chapter_routes.chapter_of, state, document.id, chapter)
         headers["Content-Disposition"] = serializers.disposition(document, codec, download=download, part=found.title)
         audio = document_stream.chapter_audio(state, document, chunks, found, codec, speed)
-        return AudioStreamingResponse(audio, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS)
+        return LiveResponse(audio, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS)
     if document.state == "completed" and speed == 1:
         return await document_audio(request, state, document, codec, headers)
     audio = document_stream.shared_audio(state, document, codec, speed)
-    return AudioStreamingResponse(audio, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS)
+    return LiveResponse(audio, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS)
 
 
 @router.post(

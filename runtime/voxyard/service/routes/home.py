@@ -14,7 +14,7 @@ from fastapi import Header, Query
 from starlette.responses import HTMLResponse
 
 from voxyard.service.http.observability import SECURITY_HEADERS
-from voxyard.service.routes.openapi import PrefixDep
+from voxyard.service.routes.inputs import PrefixDep
 
 PAGE = Path(__file__).parents[1] / "page"
 _BASED = SECURITY_HEADERS["Content-Security-Policy"].replace("base-uri 'none'", "base-uri 'self'")

@@ -1,23 +1,17 @@
-"""What endpoints take, and the OpenAPI description of what they answer, errors included.
-
-Dependencies are coroutines: FastAPI calls any other function in a thread, which costs more than these functions do.
-"""
+"""OpenAPI description of the endpoints: what they take and answer, errors included; HEAD beside GET."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, cast
+from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI, Path, Request
+from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from voxyard.service.auth.api_keys import COOKIE, Client
+from voxyard.service.auth.api_keys import COOKIE
 from voxyard.service.config import ServiceSection
-from voxyard.service.errors import UnauthorizedError
 from voxyard.service.http.admission import PUBLIC_PATHS
-from voxyard.service.http.protocol import prefix_of
 from voxyard.service.routes.schemas import ErrorBody
-from voxyard.service.state import AppState
 
 _VALIDATION = ("HTTPValidationError", "ValidationError")
 _INTRODUCTION = """\
@@ -135,39 +129,3 @@ class Router(APIRouter):
         if options.get("methods") == ["GET"]:
             head = {**options, "methods": ["HEAD"], "include_in_schema": False, "operation_id": None}
             super().add_api_route(path, endpoint, **head)
-
-
-DocumentId = Annotated[
-    str,
-    Path(
-        description="32 hexadecimal digits.",
-        examples=["0123456789abcdef0123456789abcdef"],
-        json_schema_extra={"pattern": "^[0-9a-f]{32}$"},
-    ),
-]
-
-
-async def authenticated(request: Request) -> Client:
-    """Client that the admission middleware authenticated.
-
-    Raises:
-        UnauthorizedError: the request has no client, as on a public path.
-    """
-    client = request.scope.get("state", {}).get("client")
-    if not isinstance(client, Client):
-        raise UnauthorizedError("an API key is required: send the header `Authorization: Bearer KEY`")
-    return client
-
-
-async def _app_state(request: Request) -> AppState:
-    return cast("AppState", request.app.state.app_state)
-
-
-async def _prefix(request: Request) -> str:
-    return prefix_of(request.scope)
-
-
-AppStateDep = Annotated[AppState, Depends(_app_state)]
-ClientDep = Annotated[Client, Depends(authenticated)]
-PrefixDep = Annotated[str, Depends(_prefix)]
-"""Path below which the client sees the service; "" for none."""

@@ -14,9 +14,19 @@ from voxyard.service import texts
 from voxyard.service.errors import TooLargeError
 from voxyard.service.routes import document_stream
 from voxyard.service.routes.answers import Answer, with_items
-from voxyard.service.routes.openapi import AppStateDep, ClientDep, DocumentId, Router, errors
-from voxyard.service.routes.schemas import CastOption, InputFormat, LexiconOption, Name, ReadOption, RequestBody
-from voxyard.service.routes.spellings import Language
+from voxyard.service.routes.inputs import (
+    AppStateDep,
+    CastOption,
+    ClientDep,
+    DocumentId,
+    InputFormat,
+    Language,
+    LexiconOption,
+    Name,
+    ReadOption,
+    RequestBody,
+)
+from voxyard.service.routes.openapi import Router, errors
 from voxyard.service.state import AppState
 from voxyard.service.voices.table import shown_name
 

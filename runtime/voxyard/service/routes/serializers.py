@@ -1,16 +1,16 @@
-"""Serializers: stored documents to response schemas."""
+"""Serializers: stored documents, with the times of their chunks, to response schemas."""
 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from voxyard.service.audiobook.chapters import timed
-from voxyard.service.documents.records import Chapter, Document, StoredChunk
+from voxyard.service.documents.records import Chapter, Document, StoredChunk, spanned, with_spans
 from voxyard.service.documents.store import Store
-from voxyard.service.documents.timelines import with_spans
 from voxyard.service.names import VoiceName
 from voxyard.service.routes.schemas import (
     AudioOut,
@@ -23,7 +23,59 @@ from voxyard.service.routes.schemas import (
     VoiceOut,
 )
 from voxyard.service.voices.table import shown_name
-from voxyard.speech.audio.joining import Pauses, Span
+from voxyard.speech.audio.joining import JoinTimeline, Pauses, Span
+
+_MOST = 64  # documents; of another one all chunks are read again
+_FIRST_PAGE, _LARGEST_PAGE = 8, 1024  # chunks read at a time: few have changed since the last look
+
+
+@dataclass(eq=False)
+class _Entry:
+    timeline: JoinTimeline
+    resets: int
+    spans: list[Span] = field(default_factory=list)
+    changes: int | None = None  # of the document, at the last look
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Timelines:
+    """Times of the chunks of documents that were looked at last; a look reads only those that have got audio since.
+
+    May be used from several threads.
+    """
+
+    def __init__(self, store: Store, pauses: Pauses) -> None:
+        self._store, self._pauses = store, pauses
+        self._entries: dict[str, _Entry] = {}  # the one looked at last is the last
+        self._lock = threading.Lock()
+
+    def spans(self, document: Document) -> Sequence[Span]:
+        """Spans of the chunks that have their audio, from the first up to the first without; it grows later.
+
+        Raises:
+            NotFoundError: the document was deleted.
+        """
+        with self._lock:
+            entry = self._entries.pop(document.id, None)
+            if entry is None or entry.resets != document.resets:
+                entry = _Entry(JoinTimeline(self._pauses), document.resets)
+            self._entries[document.id] = entry
+            if len(self._entries) > _MOST:
+                del self._entries[next(iter(self._entries))]
+        with entry.lock:
+            if entry.changes != document.changes:
+                self._extend(entry, document.id)
+                entry.changes = document.changes
+            return entry.spans
+
+    def _extend(self, entry: _Entry, id: str) -> None:
+        page = _FIRST_PAGE
+        while found := self._store.chunks_from(id, len(entry.spans), page):
+            new = [span for _, span in spanned(found, entry.timeline)]
+            entry.spans += new
+            if len(new) < len(found):
+                return
+            page = min(2 * page, _LARGEST_PAGE)
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from starlette.responses import Response
 
 from voxyard.service import texts
 from voxyard.service.errors import ServiceError
-from voxyard.service.routes.openapi import AppStateDep, ClientDep, errors
-from voxyard.service.routes.schemas import SpeechBody
+from voxyard.service.routes.inputs import AppStateDep, ClientDep, SpeechBody
+from voxyard.service.routes.openapi import errors
 from voxyard.service.state import AppState
-from voxyard.service.streaming.audio_response import AudioStreamingResponse
+from voxyard.service.streaming.audio_response import LiveResponse
 from voxyard.service.streaming.speech_request import WITH_LENGTH, SpeechRequest
 from voxyard.speech.audio.encoder import MEDIA_TYPES
 from voxyard.speech.audio.joining import Pauses
@@ -74,7 +74,7 @@ async def create_speech(
         )
     state.limiter.check(client.name)
     whole = not body.stream and body.stream_format == "audio" and body.codec in WITH_LENGTH
-    prepared = await state.reading_texts.run(client.name, partial(prepare, state, client.name, body))
+    prepared = await state.reading_texts.run(client.name, partial(prepare_speech, state, client.name, body))
     speech = SpeechRequest(
         state.pool,
         state.limiter,
@@ -89,12 +89,12 @@ async def create_speech(
     )
     headers = {} if prepared.note is None else {NOTE_HEADER: prepared.note}
     if body.stream_format == "sse":
-        return AudioStreamingResponse(speech.events(), media_type="text/event-stream", headers=headers, cut=speech.cut)
-    return AudioStreamingResponse(speech.audio(), media_type=MEDIA_TYPES[body.codec], headers=headers, cut=speech.cut)
+        return LiveResponse(speech.events(), media_type="text/event-stream", headers=headers, cut=speech.cut)
+    return LiveResponse(speech.audio(), media_type=MEDIA_TYPES[body.codec], headers=headers, cut=speech.cut)
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedSpeech:
     """A request's chunks, the pauses between them, the speed that is still to be made of them, and a warning."""
 
     script: Script
@@ -103,7 +103,7 @@ class Prepared:
     note: str | None
 
 
-def prepare(state: AppState, client: str, body: SpeechBody) -> Prepared:
+def prepare_speech(state: AppState, client: str, body: SpeechBody) -> PreparedSpeech:
     """Chunks of the text in the voice, with the lexicons of request, key and host. Raises ServiceError."""
     voice, cast = state.voices.resolve(body.voice_name, client), state.voices.cast(body.cast, client)
     text = texts.plain(body.input, body.input_format, state.code_blocks)
@@ -116,7 +116,7 @@ def prepare(state: AppState, client: str, body: SpeechBody) -> Prepared:
     slowest, fastest = state.frontend.speeds
     own = min(max(body.speed, slowest), fastest)
     script = script.at_speed(own)
-    return Prepared(
+    return PreparedSpeech(
         replace(script, requests=tuple(state.store.voices.attach(script.requests))),
         state.pauses.at_speed(own),
         body.speed / own,

@@ -23,8 +23,8 @@ from voxyard.service.auth.api_keys import Client
 from voxyard.service.errors import BusyError, ServiceError, TooLargeError, UnavailableError
 from voxyard.service.http.body_limit import check_json
 from voxyard.service.http.errors import invalid
-from voxyard.service.routes.schemas import SpeechBody
-from voxyard.service.routes.speech import Prepared, prepare
+from voxyard.service.routes.inputs import SpeechBody
+from voxyard.service.routes.speech import PreparedSpeech, prepare_speech
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import BLOCK, STALL, Cut
 from voxyard.service.streaming.speech_request import SpeechRequest, error_fields
@@ -365,9 +365,9 @@ class _Session:
                     with anyio.fail_after(STALL):
                         await self._socket.send_bytes(piece[at : at + BLOCK])
 
-    async def _prepared(self, config: SpeechBody) -> Prepared:
+    async def _prepared(self, config: SpeechBody) -> PreparedSpeech:
         return await self._state.reading_texts.run(
-            self._client.name, partial(prepare, self._state, self._client.name, config)
+            self._client.name, partial(prepare_speech, self._state, self._client.name, config)
         )
 
     async def _end_when_cut(self, cut: Cut) -> None:

@@ -1,13 +1,16 @@
-"""Responses with the stored audio of a document: its files, its audiobook, or a range of one."""
+"""Responses with the stored audio of a document: its files or a range of one; its audiobook, written once (M4B)."""
 
 from __future__ import annotations
 
 import logging
 import re
+import shutil
+import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from email.utils import formatdate
 from functools import partial
+from typing import TYPE_CHECKING
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
@@ -15,20 +18,25 @@ from fastapi import Request, status
 from starlette.responses import Response, StreamingResponse
 
 from voxyard.service.audio.store import AudioStore, audio_name, book_name
-from voxyard.service.audiobook import file as audiobook_file
-from voxyard.service.documents.records import Document
-from voxyard.service.errors import ConflictError, NotFoundError
+from voxyard.service.audiobook.chapters import chapter_marks
+from voxyard.service.documents.records import Chapter, Document, StoredChunk, with_spans
+from voxyard.service.errors import ConflictError, NoRoomError, NotFoundError, UnavailableError
 from voxyard.service.http.errors import envelope
 from voxyard.service.routes import document_stream
 from voxyard.service.state import AppState
-from voxyard.service.streaming.audio_response import AudioStreamingResponse
-from voxyard.service.streaming.shared_encoding import blocks_of
+from voxyard.service.streaming.audio_response import LiveResponse
 from voxyard.speech.audio import audiobook
-from voxyard.speech.audio.encoder import MEDIA_TYPES, Format
+from voxyard.speech.audio.encoder import MEDIA_TYPES, Format, Tags
+from voxyard.speech.audio.joining import Pauses
+from voxyard.speech.requests import SAMPLE_RATE
+
+if TYPE_CHECKING:
+    from voxyard.speech.requests import Audio
 
 log = logging.getLogger(__name__)
 
 PAUSED_STALL_SECONDS = 3600.0  # a paused player reads nothing
+_AUDIOBOOK_ROOM = 1.1  # of what its bit rate makes
 _RANGE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?")
 
 
@@ -48,7 +56,7 @@ async def document_audio(
     if found is None and format != "wav":
         growing = await document_stream.encoded_copy(state, document, format)
         if growing is not None:
-            return AudioStreamingResponse(growing, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS)
+            return LiveResponse(growing, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS)
         found = await run_sync(stored, limiter=reading)
     if found is None:
         there = await run_sync(state.audio_store.names, document.id, limiter=reading)
@@ -85,7 +93,7 @@ def _audiobook_response(
     chapters, cover = state.store.chapters(id), state.store.cover(id)
     name, reading = book_name(document.audio), state.encodings.reading
     try:
-        audiobook_file.write(state.audio_store, document, chunks, state.pauses, chapters, cover, cancelled)
+        _write_audiobook(state.audio_store, document, chunks, state.pauses, chapters, cover, cancelled)
         found = stored_response(request, state.audio_store, document, name, audiobook.MEDIA_TYPE, headers, reading)
         if found is None:
             raise NotFoundError(f"document {id} has no complete audio")
@@ -94,6 +102,56 @@ def _audiobook_response(
             raise
         return _audiobook_response(request, state, id, headers, cancelled)  # of the audio that has replaced it
     return found
+
+
+def _write_audiobook(
+    audio_store: AudioStore,
+    document: Document,
+    chunks: Sequence[StoredChunk],
+    pauses: Pauses,
+    chapters: Sequence[Chapter],
+    cover: bytes | None,
+    cancelled: threading.Event,
+) -> None:
+    """Writes the audiobook, unless it is there. Blocks for as long as encoding takes, or until it is `cancelled`.
+
+    Raises:
+        NoRoomError: it does not fit on the disk or into the quota.
+        NotFoundError: the document was deleted.
+        EncodeError: FFmpeg fails.
+        UnavailableError: it was cancelled.
+    """
+    if audio_store.size(document.id, book_name(document.audio)) is not None:
+        return
+    if cover is not None and not audiobook.is_cover(cover):
+        log.warning("document %s: its cover is no readable JPEG or PNG image, and is left out", document.id)
+        cover = None
+    spans = [span for _, span in with_spans(chunks, pauses)]
+    samples = spans[-1].end if spans else 0
+    need = samples / SAMPLE_RATE * audiobook.BIT_RATE / 8 * _AUDIOBOOK_ROOM + len(cover or b"")
+    if audio_store.room_bytes() < need:
+        raise NoRoomError(
+            f"no room for the audiobook of about {need / 2**20:.1f} MiB: delete documents, or raise --disk-quota"
+        )
+
+    def audio() -> Iterator[Audio]:
+        for piece in audio_store.pieces(document.id, chunks, pauses, revision=document.audio):
+            if cancelled.is_set():
+                raise UnavailableError("the service is shutting down: retry in 10 s", retry_after=10.0)
+            yield piece.audio
+
+    with tempfile.TemporaryFile() as scratch:  # the place of the audio may be a bucket, where no file can seek
+        audiobook.write(
+            scratch,
+            audio(),
+            samples=samples,
+            tags=Tags(document.title, document.author, language=document.language),
+            marks=chapter_marks(chapters, spans),
+            cover=cover,
+        )
+        scratch.seek(0)
+        with audio_store.write(document.id, book_name(document.audio)) as file:
+            shutil.copyfileobj(scratch, file)
 
 
 def stored_response(
@@ -135,8 +193,24 @@ def stored_response(
     code = status.HTTP_200_OK if found is None else status.HTTP_206_PARTIAL_CONTENT
     if request.method == "HEAD":
         return Response(status_code=code, media_type=media_type, headers=headers)
-    blocks = blocks_of(audio_store.stream(document.id, name, start, end), reading)
+    blocks = _blocks_of(audio_store.stream(document.id, name, start, end), reading)
     return StreamingResponse(blocks, status_code=code, media_type=media_type, headers=headers)
+
+
+async def _blocks_of(blocks: Iterator[bytes], threads: CapacityLimiter) -> AsyncGenerator[bytes, None]:
+    """The blocks of an iterator that blocks. A reader holds a thread while it reads a block, not while it sends it.
+
+    Args:
+        blocks: the bytes of a file, closed at the end where it is a generator.
+        threads: the threads that readers share. Those of other requests, which all wait in one line, would let a
+            short request wait for a block of each reader.
+    """
+    try:
+        while (block := await run_sync(next, blocks, None, limiter=threads)) is not None:
+            yield block
+    finally:
+        if isinstance(blocks, Generator):
+            blocks.close()
 
 
 def _range(asked: str | None) -> re.Match[str] | None:

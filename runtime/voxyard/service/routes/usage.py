@@ -8,7 +8,8 @@ from typing import Annotated
 from fastapi import Query
 from pydantic import BaseModel, Field
 
-from voxyard.service.routes.openapi import AppStateDep, ClientDep, Router, errors
+from voxyard.service.routes.inputs import AppStateDep, ClientDep
+from voxyard.service.routes.openapi import Router, errors
 from voxyard.service.usage import KEPT_DAYS
 
 router = Router(tags=["catalogue"])

@@ -13,10 +13,10 @@ from starlette.requests import Request
 from voxyard.service.errors import ServiceError, UnsupportedDocumentError
 from voxyard.service.names import uploaded_voice
 from voxyard.service.routes import serializers
-from voxyard.service.routes.forms import chosen, read_form
-from voxyard.service.routes.openapi import AppStateDep, ClientDep, Router, errors, form, inlined
-from voxyard.service.routes.schemas import Name, RequestBody, VoiceOut
-from voxyard.service.routes.uploads import valid
+from voxyard.service.routes.inputs import AppStateDep, ClientDep, Name, RequestBody
+from voxyard.service.routes.openapi import Router, errors, form, inlined
+from voxyard.service.routes.schemas import VoiceOut
+from voxyard.service.routes.uploads import chosen, read_form, valid
 from voxyard.service.voices.submission import NAME, VoiceSubmission, VoiceSubmissions
 from voxyard.service.voices.table import StoredVoice
 

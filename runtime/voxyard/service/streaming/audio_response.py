@@ -25,7 +25,7 @@ from voxyard.speech.requests import SAMPLE_RATE
 
 BLOCK = 1 << 16  # bytes per ASGI message
 STALL = 120.0  # time limit in seconds for the client to read a block
-Report = Callable[[float], None]
+OnHeard = Callable[[float], None]
 """Gets the seconds that the listener of a stream has waited after its first sound."""
 
 
@@ -92,7 +92,7 @@ class StreamEncoder(Generic[Part]):
         samples: int | None = None,
         amend: bool = False,
         tags: Tags = NO_TAGS,
-        heard: Report | None = None,
+        heard: OnHeard | None = None,
     ) -> None:
         self._open = partial(Encoder, format, SAMPLE_RATE, speed=speed, samples=samples, amend=amend, tags=tags)
         self._join, self._heard = join, heard
@@ -148,8 +148,8 @@ class Cut:
         return self._reason
 
 
-class AudioStreamingResponse(Response):
-    """Streaming response to a client that may disconnect at any moment.
+class LiveResponse(Response):
+    """Response, audio or events, that is sent while it is made, to a client that may disconnect at any moment.
 
     An error before the first byte becomes an error response. A later one cuts the connection, so that the client does
     not take partial audio for complete audio. A client that disconnects, or reads no block within `stall` seconds,

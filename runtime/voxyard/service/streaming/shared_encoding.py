@@ -8,7 +8,7 @@ import errno
 import logging
 import os
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Hashable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,28 +18,10 @@ from anyio.to_thread import run_sync
 
 from voxyard.service.errors import NoRoomError
 
-READING_THREADS = 4
-"""Threads of all readers of a service. Further readers wait in order of arrival, so that each gets a block by turns."""
-
-
-async def blocks_of(blocks: Iterator[bytes], threads: CapacityLimiter) -> AsyncGenerator[bytes, None]:
-    """The blocks of an iterator that blocks. A reader holds a thread while it reads a block, not while it sends it.
-
-    Args:
-        blocks: the bytes of a file, closed at the end where it is a generator.
-        threads: the threads that readers share. Those of other requests, which all wait in one line, would let a
-            short request wait for a block of each reader.
-    """
-    try:
-        while (block := await run_sync(next, blocks, None, limiter=threads)) is not None:
-            yield block
-    finally:
-        if isinstance(blocks, Generator):
-            blocks.close()
-
-
 _log = logging.getLogger(__name__)
 
+READING_THREADS = 4
+"""Threads of all readers of a service. Further readers wait in order of arrival, so that each gets a block by turns."""
 BLOCK = 1 << 16  # bytes that a reader takes at a time
 ENCODING_THREADS = 2
 

@@ -27,7 +27,7 @@ from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.pool.ipc import Heartbeat, ToWorker
-from voxyard.speech.pool.transport import Report, StartRefused
+from voxyard.speech.pool.transport import OnWorkerMessage, StartRefused
 from voxyard.speech.pool.worker_process import Device, PipedProcess, ProcessEnded
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ _LEAVE_SECONDS = 15.0
 class RelayedWorker:
     """A worker on a host of the cluster, as the pool sees it."""
 
-    def __init__(self, number: int, process: PipedProcess, report: Report) -> None:
+    def __init__(self, number: int, process: PipedProcess, report: OnWorkerMessage) -> None:
         self.pid: int | None = None
         self.report = report
         self.ended = threading.Event()
@@ -117,7 +117,9 @@ class ClusterLink:
         if self._thread.is_alive():
             self._thread.join()
 
-    def launch(self, device: Device, engine: EngineSpec, heartbeat_seconds: float, report: Report) -> RelayedWorker:
+    def launch(
+        self, device: Device, engine: EngineSpec, heartbeat_seconds: float, report: OnWorkerMessage
+    ) -> RelayedWorker:
         """Start a worker on a device of the cluster. Raises OSError: the cluster is lost."""
         if not isinstance(device, ClusterDevice):
             raise TypeError(f"{device!r} is no device of a cluster")

@@ -31,7 +31,7 @@ from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.placement import Admission
 from voxyard.speech.pool.ipc import EngineReady, FromWorker, Heartbeat, ToWorker
-from voxyard.speech.pool.transport import Report, StartRefused
+from voxyard.speech.pool.transport import OnWorkerMessage, StartRefused
 from voxyard.speech.pool.worker_process import Device, ProcessEnded, WorkerProcess
 
 _log = logging.getLogger(__name__)
@@ -125,7 +125,13 @@ class RayWorker:
     """One actor, as the pool sees a worker."""
 
     def __init__(
-        self, device: Device, engine: EngineSpec, heartbeat_seconds: float, report: Report, *, section: SpeechSection
+        self,
+        device: Device,
+        engine: EngineSpec,
+        heartbeat_seconds: float,
+        report: OnWorkerMessage,
+        *,
+        section: SpeechSection,
     ) -> None:
         if not isinstance(device, ClusterDevice):
             raise TypeError(f"{device!r} is no device of a cluster")
@@ -169,7 +175,7 @@ class RayWorker:
             self._report(end)
 
     def _relayed(self) -> ProcessEnded | StartRefused:
-        """Report what the worker says; how it ended."""
+        """OnWorkerMessage what the worker says; how it ended."""
         hello = self._actor.hello.options(**_TO_WORKER).remote()
         while not ray.wait([hello], timeout=self._beat)[0]:
             self._report(Heartbeat())  # Ray is placing it: only the time for a start counts

@@ -19,7 +19,7 @@ class StartRefused:
     refusal: Refusal
 
 
-Report = Callable[[FromWorker | ProcessEnded | StartRefused], None]
+OnWorkerMessage = Callable[[FromWorker | ProcessEnded | StartRefused], None]
 
 
 class Worker(Protocol):
@@ -42,7 +42,9 @@ class Worker(Protocol):
 class Launch(Protocol):
     """Starts a worker. The report gets each of its messages, from a thread of its own, and at last how it ended."""
 
-    def __call__(self, device: Device, engine: EngineSpec, heartbeat_seconds: float, report: Report, /) -> Worker:
+    def __call__(
+        self, device: Device, engine: EngineSpec, heartbeat_seconds: float, report: OnWorkerMessage, /
+    ) -> Worker:
         """The worker, which may still be on its way.
 
         Raises:

@@ -17,7 +17,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
 
-from voxyard.host.memory import memory_kills
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.pool.ipc import EngineFailed, FromWorker, Heartbeat, OpenEngine
 
@@ -47,6 +46,18 @@ class ProcessEnded:
 
     reason: str
     cause: EndCause = "crashed"
+
+
+def memory_kills(root: Path = Path("/")) -> int | None:
+    """Processes that the kernel has killed for want of memory since it started, on the whole machine.
+
+    None where it does not count them (Linux before 4.13). `root` stands in for / in tests.
+    """
+    try:
+        lines = (root / "proc/vmstat").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
 
 
 def _folder() -> str | None:

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
 from voxyard.speech.errors import check_wanted
-from voxyard.speech.reading import german, marks, persian, points, russian
+from voxyard.speech.reading import german, marks, persian, russian
 from voxyard.speech.reading.beginnings import Places
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.markup import Edit, EditedText, Span
@@ -57,6 +57,23 @@ _ENDS = re.compile(r"[\"'”’»“)\]]*(?:\s*$|\s+[\"'“„«‚‘(\[¿¡–
 # 5 ft. 6 in.
 _GOES_ON = re.compile(
     r"(?<=erm\.)\s+\d|\s+\d+\s?(?:in|oz|min|mins|secs?|sek|мин|сек|см|cm|mm|g|pence|p)\b", re.IGNORECASE
+)
+_COMMA_LANGUAGES = ("de", "fr", "es", "it", "pt", "nl", "pl", "ru", "tr", "sv")
+_MEASURED = (
+    r"°[CF]|[%‰]|[kcmµ]?m[²³]?|[kmµ]?g|[mcd]?l|[kKMGT]i?B|[kMG]?Hz|[kMGT]?Wh?|[km]?V|m?A|[kmM]?J|kcal|km/h|m/s|"
+    r"[kMG]?bit/s|[KMG]bps|hPa|bar|ha|kN|dB|px|kΩ|Ω"
+)
+_COUNTED = (
+    r"Grad|Prozent|Million(?:en)?|Milliarden?|Kilometer|Meter|Liter|degrés?|millions?|milliards?|grados|millones|gradi|"
+    r"milion[ei]|miliard[oi]|graus|milh(?:ões|ão)|bilh(?:ões|ão)|graden|procent|miljoen|miljard|por ciento|per cento|"
+    r"por cento|pour cent|stopni|procenta?|milion(?:y|ów)|miliard(?:y|ów)"
+)
+_COUNTED_SHORT = r"млн|млрд|трлн|тыс\.|M(?:io|rd)\.?|ml[nd]|mil|bi|milyon|milyar"
+_POINT = re.compile(
+    r"(?<![\w.,:/$€£])(?<![^\s(=][-−])(?<!v\.\s)(?P<whole>\d{1,4})\.(?=\d{1,2}(?:"
+    rf"\s?(?:{_MEASURED})(?![\w/²³'’])|\s(?:{_COUNTED})(?!\w)))"
+    r"|(?<=[=<>≤≥≈]\s)(?P<zero>0)\.(?=\d{1,6}(?!\d|\.\d))|(?<=[=<>≤≥≈])(?P<close>0)\.(?=\d{1,6}(?!\d|\.\d))"
+    rf"|(?<=[$€£])(?P<priced>\d{{1,3}})\.(?=\d{{1,2}}\s(?:{_COUNTED}|{_COUNTED_SHORT})(?!\w))"  # $1.2 млрд
 )
 
 
@@ -156,7 +173,7 @@ def _as_figures(text: str, code: str) -> str:
     text = _APOSTROPHES.sub(LANGUAGES[code].groups[0], text)
     if code == "es":
         text = _OF_MEXICO.sub(lambda found: found[0].translate({44: ".", 46: ","}), text)
-    text = points.with_comma(text, code)
+    text = _with_commas(text, code)
     if text.isascii():
         return text
     text = _WIDE_COLON.sub(":", text)
@@ -252,3 +269,13 @@ def _is_written_in(language: Language, paragraph: str) -> bool:
 @lru_cache(maxsize=8192)
 def _script(letter: str) -> str:
     return unicodedata.name(letter, "").split(" ")[0]
+
+
+def _with_commas(text: str, code: str) -> str:
+    """Decimals with a comma, where the language writes one: 3.5 °C, 1.5 Millionen, p = 0.05.
+
+    A point before three figures may part thousands, and stays.
+    """
+    if code not in _COMMA_LANGUAGES or "." not in text:
+        return text
+    return _POINT.sub(lambda found: f"{found['whole'] or found['zero'] or found['close'] or found['priced']},", text)

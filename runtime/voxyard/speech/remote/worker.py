@@ -17,7 +17,7 @@ from voxyard.speech.engine import EngineSpec, Ready
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.placement import Refusal
 from voxyard.speech.pool import ipc
-from voxyard.speech.pool.transport import Report, StartRefused
+from voxyard.speech.pool.transport import OnWorkerMessage, StartRefused
 from voxyard.speech.pool.worker_process import Device, ProcessEnded
 from voxyard.speech.remote.client import Answer, ServerError, decoded, told_wait
 from voxyard.speech.remote.frontend import servers_of
@@ -63,7 +63,7 @@ class RemoteWorker:
     pid: int | None = None
 
     def __init__(
-        self, device: Device, engine: EngineSpec, heartbeat_seconds: float, report: Report, *,
+        self, device: Device, engine: EngineSpec, heartbeat_seconds: float, report: OnWorkerMessage, *,
         doubts: dict[str, Doubt],
     ) -> None:  # fmt: skip
         """The device's name is the server's URL.

@@ -69,7 +69,7 @@ class Devices:
     cache: CompilationCache | None = None  # of compiled code, on disk
 
 
-def prepare(config: TrainConfig, *, corpus: str = "", longest: Bucket | None = None) -> Devices:
+def prepare_devices(config: TrainConfig, *, corpus: str = "", longest: Bucket | None = None) -> Devices:
     """Chooses the devices and configures TensorFlow for them, with the user's cache of compiled code.
 
     A batch size that is not set follows from the memory and the `longest` bucket of the corpus, where that is known.

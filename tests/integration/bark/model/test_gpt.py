@@ -14,7 +14,7 @@ from voxyard.bark.model.attention import Cache, padded_length
 from voxyard.bark.model.decode import Decoder, Launched, eager
 from voxyard.bark.model.gpt import CausalGPT, causal_gpt
 from voxyard.bark.model.int8 import dense, int8
-from voxyard.bark.model.progress import Report
+from voxyard.bark.model.progress import OnProgress
 from voxyard.bark.stages import footprint
 from voxyard.bark.weights.checkpoint import BarkCheckpoint
 
@@ -150,7 +150,7 @@ def test_rows_that_are_prefilled_together_hold_what_each_holds_alone(gpt: Causal
 def batched(gpt: CausalGPT, cache: Cache) -> Launched:
     """The form of a GPU, on a CPU: three rows in every product."""
 
-    def prefill(x: Any, rows: Sequence[int], report: Report) -> None:
+    def prefill(x: Any, rows: Sequence[int], report: OnProgress) -> None:
         assert len(x) == len(rows) == 3
         gpt.prefill_rows(x, cache, torch.tensor(rows))
 

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from documents import ThreadPool, audio_of, new_document
+from documents import ThreadPool, audio_of, new_document, no_upload
 from eventually import PATIENCE, eventually
 from service_app import Served, serving
 
@@ -183,7 +183,9 @@ class Desk:
         self.pool, self.folder = ThreadPool(), folder
         self.store = Store(place)
         self.audio = AudioStore(AudioFolder(folder), quota=2**30)
-        self.queue = DocumentQueue(self.store, self.audio, self.pool, ServiceSection(), Pauses(), poll_seconds=0.05)
+        self.queue = DocumentQueue(
+            self.store, self.audio, self.pool, ServiceSection(), Pauses(), read_upload=no_upload, poll_seconds=0.05
+        )
         self.queue.start()
 
     def spoken(self, number: int, **changes: Any) -> Document:

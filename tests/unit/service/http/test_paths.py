@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from voxyard.service.http.paths import usual
+from voxyard.service.http.admission import usual
 
 
 @pytest.mark.parametrize(

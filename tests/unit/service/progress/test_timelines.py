@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from documents import OwningStore, new_document
 
-from voxyard.service.documents.records import Document, StoredChunk
+from voxyard.service.documents.records import Document, StoredChunk, with_spans
 from voxyard.service.documents.store import Store
-from voxyard.service.documents.timelines import Timelines, with_spans
 from voxyard.service.errors import NotFoundError
+from voxyard.service.routes.serializers import Timelines
 from voxyard.speech.audio.joining import Pauses
 
 PAUSES = Pauses()

@@ -7,10 +7,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits, fair_part, no_limits
 from voxyard.service.errors import BusyError, UnavailableError
+from voxyard.service.fairness import NO_LIMITS, KeyLimits, fair_part, no_limits
 from voxyard.service.streaming.audio_response import Cut
-from voxyard.service.streaming.concurrency import ConcurrencyLimiter
+from voxyard.service.streaming.speech_request import ConcurrencyLimiter
 
 
 def test_a_place_is_free_once_all_is_synthesized_though_the_client_reads_on() -> None:

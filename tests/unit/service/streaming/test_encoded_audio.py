@@ -16,7 +16,6 @@ import pytest
 from eventually import PATIENCE, eventually
 from service_app import Served, serving
 
-from voxyard.service.audio import encoded
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.documents.records import StoredChunk
@@ -299,7 +298,7 @@ def test_services_that_encode_the_same_leave_one_whole_file(tmp_path: Path) -> N
     stores = [stored(AudioFolder(tmp_path, shared=True)) for _ in range(3)]
     content = bytes(range(256)) * 5000
     with ThreadPoolExecutor(3) as services:
-        kept = services.map(lambda each: encoded.keep(each, ID, 0, "mp3", BytesIO(content)), stores)
+        kept = services.map(lambda each: each.keep_copy(ID, 0, "mp3", BytesIO(content)), stores)
     assert list(kept) == [True] * 3
     assert {path.name for path in (tmp_path / ID).iterdir()} == {"audio.wav", "audio.mp3"}
     assert (tmp_path / ID / "audio.mp3").read_bytes() == content
@@ -311,8 +310,8 @@ def test_a_copy_that_fails_half_way_or_whose_document_is_deleted_leaves_nothing(
             raise OSError(28, "No space left on device")
 
     audio_store = stored(AudioFolder(tmp_path))
-    assert not encoded.keep(audio_store, ID, 0, "mp3", Broken(b"half"))
+    assert not audio_store.keep_copy(ID, 0, "mp3", Broken(b"half"))
     assert {path.name for path in (tmp_path / ID).iterdir()} == {"audio.wav"}
     audio_store.remove(ID)
-    assert not encoded.keep(audio_store, ID, 0, "mp3", BytesIO(b"whole"))
+    assert not audio_store.keep_copy(ID, 0, "mp3", BytesIO(b"whole"))
     assert not (tmp_path / ID).exists()

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from voxyard.service.audio import encoded
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.documents.records import StoredChunk
@@ -23,7 +22,6 @@ BEGIN = """
 import io, resource, sys, threading, time
 from pathlib import Path
 
-from voxyard.service.audio import encoded
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.documents.records import StoredChunk
@@ -70,7 +68,7 @@ def names(folder: Path) -> set[str]:
 
 def test_a_kill_while_a_copy_is_stored_leaves_no_half_copy(folder: Path) -> None:
     before = AudioStore(AudioFolder(folder), quota=10**9).used_bytes()
-    with process("encoded.keep(audio_store, ID, 0, 'mp3', Slow(bytes(140_000)))", folder) as writer:
+    with process("audio_store.keep_copy(ID, 0, 'mp3', Slow(bytes(140_000)))", folder) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "half\n"
         assert names(folder) == {"audio.wav", "audio.mp3.part"}, "it is killed in the middle"
@@ -78,14 +76,14 @@ def test_a_kill_while_a_copy_is_stored_leaves_no_half_copy(folder: Path) -> None
     assert writer.returncode == -signal.SIGKILL
     after = AudioStore(AudioFolder(folder), quota=10**9)
     assert (names(folder), after.used_bytes(), after.size(ID, "audio.mp3")) == ({"audio.wav"}, before, None)
-    assert encoded.keep(after, ID, 0, "mp3", BytesIO(b"whole"))
+    assert after.keep_copy(ID, 0, "mp3", BytesIO(b"whole"))
     assert (folder / ID / "audio.mp3").read_bytes() == b"whole"
 
 
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("print('kept', encoded.keep(audio_store, ID, 0, 'mp3', io.BytesIO(bytes(140_000))))", "kept False"),
+        ("print('kept', audio_store.keep_copy(ID, 0, 'mp3', io.BytesIO(bytes(140_000))))", "kept False"),
         ("rebuild()", "StoreError"),
     ],
 )

@@ -13,7 +13,7 @@ import yaml
 from frontends import TonesFrontend
 
 from voxyard.speech.reading.reader import read_words
-from voxyard.speech.script import prepare
+from voxyard.speech.script import prepare_script
 
 TABLE = Path(__file__).with_name("heard_cases.yaml")
 NUMBER = re.compile(r"\d+(?:[.,' ]\d+)*")
@@ -53,7 +53,7 @@ CASES = tuple(rows_of(TABLE))
 
 
 def chunks_of(case: HeardCase) -> list[str]:
-    script = prepare(case.text, TonesFrontend(max_tokens=64), voice=None, seed=0, language=case.language)
+    script = prepare_script(case.text, TonesFrontend(max_tokens=64), voice=None, seed=0, language=case.language)
     return [request.text for request in script.requests]
 
 

@@ -16,7 +16,7 @@ from voxyard.speech.errors import SpeechError
 from voxyard.speech.reading.lexicon import of_mapping
 from voxyard.speech.reading.options import READING, ReadingOptions, read_kinds
 from voxyard.speech.requests import Result
-from voxyard.speech.script import Script, prepare
+from voxyard.speech.script import Script, prepare_script
 
 
 def silent(text: str) -> bool:
@@ -27,7 +27,7 @@ def silent(text: str) -> bool:
 def script(text: str, reading: ReadingOptions = READING, *, tokens: int = 64, **options: object) -> Script:
     chapters = options.get("chapters", ())
     assert isinstance(chapters, tuple)
-    return prepare(
+    return prepare_script(
         text, TonesFrontend(max_tokens=tokens), voice=None, seed=0, language="en", chapters=chapters, reading=reading
     )
 

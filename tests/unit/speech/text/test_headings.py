@@ -9,7 +9,7 @@ from joined import join
 
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.requests import SAMPLE_RATE, Result
-from voxyard.speech.script import Script, prepare
+from voxyard.speech.script import Script, prepare_script
 from voxyard.speech.text.boundaries import with_full_stops
 from voxyard.speech.text.chunks import split
 
@@ -17,7 +17,7 @@ BODY = "The harbour lay still at last."
 
 
 def script(text: str, language: str | None = "en") -> Script:
-    return prepare(text, TonesFrontend(max_tokens=64), voice=None, seed=0, language=language)
+    return prepare_script(text, TonesFrontend(max_tokens=64), voice=None, seed=0, language=language)
 
 
 @pytest.mark.parametrize("heading", ["Chapter one", "“Chapter one”", "THE SHIP OF ICE", "Chapter 1"])

@@ -15,7 +15,7 @@ from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.reading.lexicon import of_mapping
 from voxyard.speech.reading.options import READING
 from voxyard.speech.requests import SAMPLE_RATE, Result
-from voxyard.speech.script import prepare
+from voxyard.speech.script import prepare_script
 from voxyard.speech.text.boundaries import OPENING_SECONDS, SHORTEST_PART, opening_cut
 from voxyard.speech.text.chunks import MAX_SECONDS, TextChunk, milliseconds, split
 
@@ -270,7 +270,7 @@ def test_a_sentence_is_cut_in_two_at_a_mark_or_not_at_all(parts: list[tuple[str,
 def test_words_of_numbers_stay_together(numbers: str) -> None:
     text = f"From the end of that winter on {numbers} of these were seen by everybody in the harbour."
 
-    script = prepare(text, TonesFrontend(max_tokens=64), voice=None, seed=0, language="en")
+    script = prepare_script(text, TonesFrontend(max_tokens=64), voice=None, seed=0, language="en")
 
     assert [each.text for each in script.chunks] == [text]
     assert not any(letter.isdigit() for letter in script.requests[0].text)
@@ -286,7 +286,7 @@ def test_words_of_numbers_stay_together(numbers: str) -> None:
 def test_words_that_the_author_has_chosen_stay_together(text: str) -> None:
     reading = READING.changed(lexicon=of_mapping({"XYZ": "a ship, a boat, a raft and a canoe"}))
 
-    (request,) = prepare(
+    (request,) = prepare_script(
         text, TonesFrontend(max_tokens=64), voice=None, seed=0, language="en", reading=reading
     ).requests
 
@@ -296,7 +296,7 @@ def test_words_that_the_author_has_chosen_stay_together(text: str) -> None:
 def test_beside_words_that_stay_together_the_sentence_is_cut() -> None:
     text = "In that one winter 1234567 ships came in, and all of them left the harbour again. [pause 1s] So it was."
 
-    script = prepare(text, TonesFrontend(max_tokens=64), voice=None, seed=0, language="en")
+    script = prepare_script(text, TonesFrontend(max_tokens=64), voice=None, seed=0, language="en")
 
     assert [each.text for each in script.chunks] == [
         "In that one winter 1234567 ships came in,",
