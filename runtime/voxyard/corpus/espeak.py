@@ -8,7 +8,7 @@ import os
 import re
 import threading
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -143,12 +143,24 @@ def speak(
         espeak.library.espeak_SetParameter(_PITCH, pitch, 0)
         espeak.library.espeak_SetSynthCallback(callback)
         raw = text.encode() + b"\0"
-        code = espeak.library.espeak_Synth(raw, len(raw), 0, _CHARACTERS, 0, _UTF8, None, None)
+        code = _beside(lambda: espeak.library.espeak_Synth(raw, len(raw), 0, _CHARACTERS, 0, _UTF8, None, None))
         espeak.library.espeak_Synchronize()
         espeak.library.espeak_SetSynthCallback(_Callback())
     if code != 0 or not parts:
         raise CorpusError(f"espeak-ng could not speak {text!r} (code {code})")
     return np.concatenate(parts), espeak.sample_rate
+
+
+def _beside(call: Callable[[], int]) -> int:
+    """What a call returns, made in a thread: Ctrl-C in a callback of the main thread would be lost."""
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(call()), name="espeak-ng")
+    thread.start()
+    try:
+        thread.join()
+    finally:
+        thread.join()  # the callback is there until the sentence ends, some milliseconds
+    return codes[0]
 
 
 def languages() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -102,3 +103,16 @@ def test_a_code_as_corpora_write_it_finds_its_voice_and_one_without_is_refused()
     assert [espeak.voice_for(code) for code in ("zh-CN", "sv-SE", "de")] == ["cmn", "sv", "de"]
     with pytest.raises(CorpusError, match="xx-YY"):
         espeak.voice_for("xx-YY")
+
+
+def test_an_interrupt_while_it_speaks_is_not_lost() -> None:
+    """In a callback of a C library Python prints an exception and goes on."""
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            espeak.speak("The old sailor opens the heavy door. " * 300)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert espeak.speak("Good morning.")[1] > 0

@@ -76,8 +76,8 @@ def open_certificate(section: ServiceSection) -> Certificate | None:
     if section.tls_certificate is None and section.tls_key is None:
         return None
     if section.tls_certificate is None or section.tls_key is None:
-        missing = "tls_key" if section.tls_key is None else "tls_certificate"
-        raise ServiceError(f"{missing} is not set: TLS needs both tls_certificate and tls_key")
+        missing = "--tls-key" if section.tls_key is None else "--tls-certificate"
+        raise ServiceError(f"{missing} is not set: TLS needs both --tls-certificate and --tls-key, a PEM file each")
     return Certificate(section.tls_certificate, section.tls_key)
 
 

@@ -163,7 +163,8 @@ def test_a_shutdown_does_not_wait_for_clients_that_keep_their_connection(files: 
 
 @pytest.mark.parametrize("left_out", ["tls_certificate", "tls_key"])
 def test_one_file_of_the_two_is_an_error(files: Files, left_out: str) -> None:
-    with pytest.raises(ServiceError, match=f"^{left_out} is not set: TLS needs both tls_certificate and tls_key$"):
+    option = f"--{left_out.replace('_', '-')}"
+    with pytest.raises(ServiceError, match=f"^{option} is not set: TLS needs both --tls-certificate and --tls-key, "):
         open_certificate(files.section.model_copy(update={left_out: None}))
 
 
