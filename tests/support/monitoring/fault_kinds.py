@@ -107,6 +107,24 @@ def share_that_hangs_for_minutes(host: SimulatedHost, dice: random.Random) -> Pl
     return Planted({"hangs": hangs, "works": works}, during)
 
 
+def share_that_hangs_and_takes_node_exporter_with_it(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A network share hangs for some minutes again and again, and so does what else reads it, node_exporter."""
+    hangs, works = dice.uniform(4, 7) * MINUTE, dice.uniform(1, 3) * MINUTE
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        assert host.run is not None
+        hanging = seconds % (hangs + works) < hangs
+        if hanging and not host.run.stuck:
+            host.run.hang()
+        elif host.run.stuck and not hanging:
+            host.run.go_on()
+        host.run.stuck, host.node_answers = hanging, not hanging
+        host.gpus[DATA].utilization = 0.0 if hanging else 0.15
+        host.gpus[MODEL].utilization = 0.0 if hanging else 0.92
+
+    return Planted({"hangs": hangs, "works": works}, during)
+
+
 def slow_decoder(host: SimulatedHost, dice: random.Random) -> Planted:
     """Recordings are decoded and resampled on all cores, and these are too few."""
     cores, stall = dice.choice([4, 8, 16]), dice.uniform(0.5, 0.85)
@@ -265,6 +283,15 @@ def slow_cores(host: SimulatedHost, dice: random.Random) -> Planted:
     host.cpu_clock = dice.uniform(0.2, 0.5)
     host.pressure["cpu"] = dice.uniform(0.3, 0.9) if threads >= cores else 0.05
     return Planted({"stall": stall, "threads": threads, "cores": cores, "clock": host.cpu_clock})
+
+
+def slow_cores_and_a_slow_disk(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Two at once: reading threads compute for half of their time, on slow cores, and wait for a disk for the other."""
+    stall, computing = dice.uniform(0.5, 0.8), dice.uniform(0.52, 0.65)
+    _starve(host, stall, reading=0.98, computing=computing, waiting=stall, queued=0.02)
+    host.cpu_clock = dice.uniform(0.2, 0.5)
+    host.pressure.update(cpu=0.05, io=dice.uniform(0.5, 0.9))
+    return Planted({"stall": stall, "computing": computing, "clock": host.cpu_clock})
 
 
 def swapping_host(host: SimulatedHost, dice: random.Random) -> Planted:
@@ -482,6 +509,16 @@ def unexplained_idling(host: SimulatedHost, dice: random.Random) -> Planted:
     return Planted({"utilization": host.gpus[MODEL].utilization})
 
 
+def idling_while_scrapes_are_lost(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The GPU of a run that was busy idles between its kernels, and one scrape in some is lost."""
+    host.gpus[MODEL].utilization, lost = dice.uniform(0.1, 0.6), dice.uniform(0.05, 0.15)
+
+    def during(host: SimulatedHost, _seconds: float) -> None:
+        host.answers = dice.random() > lost
+
+    return Planted({"utilization": host.gpus[MODEL].utilization, "lost": lost}, during)
+
+
 def _slower(host: SimulatedHost, times: float) -> None:
     """A step takes so many times as long, and the card computes all the time."""
     assert host.run is not None
@@ -634,7 +671,7 @@ def mig_switched_on(host: SimulatedHost, dice: random.Random) -> Planted:
 def power_cap_under_an_exporter_that_restarts(host: SimulatedHost, dice: random.Random) -> Planted:
     """A power limit is lowered, and the exporter, whose memory is short, ends every few minutes."""
     capped = power_cap(host, dice)
-    restarts = _restarting("exporter", dice.uniform(5, 12) * MINUTE, dice.uniform(15, 40))
+    restarts = _restarting("exporter", dice.uniform(2.5, 12) * MINUTE, dice.uniform(15, 40))
     return Planted(capped.drawn | restarts.drawn, restarts.during)
 
 
@@ -812,6 +849,16 @@ def stranger_comes_and_goes(host: SimulatedHost, dice: random.Random) -> Planted
     return Planted({"share": share, "period": period, "gpu": index}, during)
 
 
+def stranger_of_some_minutes(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Another process computes on the card for a minute of every three."""
+    index, share, period = dice.choice([MODEL, *BARK]), dice.uniform(0.3, 0.34), dice.uniform(2.5, 3.4) * MINUTE
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        host.gpus[index].processes = 2 if seconds % period < share * period else None
+
+    return Planted({"gpu": index, "share": share, "period": period}, during)
+
+
 def stranger_holds_memory(host: SimulatedHost, dice: random.Random) -> Planted:
     """Something holds memory on the model's GPU beside the run, and computes nothing now."""
     host.gpus[MODEL].memory_used = (LIMIT_MIB << 20) + dice.randint(4, 12) * GIB
@@ -889,6 +936,20 @@ def worker_that_dies_again_and_again(host: SimulatedHost, dice: random.Random) -
             host.pool.metrics.failure(str(index), "died")
         alive = seconds % period > dice.uniform(20, 40)
         host.pool.running = len(BARK) if alive else len(BARK) - 1
+
+    return Planted({"gpu": index, "period": period}, during)
+
+
+def worker_that_dies_now_and_then(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A worker ends every some minutes, is there again before anyone looks, and speaks a lot in between."""
+    index, period = dice.choice(BARK), dice.uniform(4, 9) * MINUTE
+    deaths = [0]
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        assert host.pool is not None
+        if seconds // period > deaths[0]:
+            deaths[0] += 1
+            host.pool.metrics.failure(str(index), "died")
 
     return Planted({"gpu": index, "period": period}, during)
 
@@ -1116,6 +1177,12 @@ KINDS: tuple[Kind, ...] = (
         not_told_by=INPUTS - {"input_storage"} | {"cpu_pressure, too"},
     ),
     _kind(slow_cores, "cpu_frequency", not_told_by=INPUTS - {"cpu_frequency"}),
+    _kind(
+        slow_cores_and_a_slow_disk,
+        "cpu_frequency",
+        also="input_storage, too",
+        not_told_by=INPUTS - {"cpu_frequency"},
+    ),
     _kind(swapping_host, "memory_pressure"),
     _kind(slow_features, "features", not_told_by=frozenset({"unknown"})),
     _kind(slow_copy, "transfer", not_told_by=frozenset({"unknown"})),
@@ -1123,6 +1190,7 @@ KINDS: tuple[Kind, ...] = (
     _kind(disk_stops_now_and_then, "input_storage", not_told_by=ELSEWHERE),
     _kind(share_that_hangs, "TrainingStalled", not_told_by=ELSEWHERE | {"input_storage"}),
     _kind(share_that_hangs_for_minutes, "input_storage", not_told_by=ELSEWHERE),
+    _kind(share_that_hangs_and_takes_node_exporter_with_it, "input_storage", not_told_by=ELSEWHERE),
     _kind(stalled_run, "TrainingStalled", not_told_by=frozenset({"GpuUtilizationLow"})),
     _kind(dead_run, "WorkloadDown"),
     _kind(nan_loss, "TrainingLossNotFinite"),
@@ -1135,6 +1203,7 @@ KINDS: tuple[Kind, ...] = (
     _kind(mostly_validating, "TrainingValidationLong", after=7 * HOUR, interval=60.0),
     _kind(unsteady_steps, "TrainingStepTimeUnstable"),
     _kind(unexplained_idling, "GpuUtilizationLow"),
+    _kind(idling_while_scrapes_are_lost, "GpuUtilizationLow", not_told_by=INPUTS),
     _kind(slow_share_in_a_validation, "phase_storage", after=5 * HOUR, interval=30.0),
     _kind(slow_disk_under_a_checkpoint, "phase_storage", after=5 * HOUR, interval=30.0),
     *(
@@ -1178,6 +1247,7 @@ KINDS: tuple[Kind, ...] = (
     _kind(slow_link, "PcieLinkSlow"),
     _kind(stranger_computes, "GpuStranger"),
     _kind(stranger_comes_and_goes, "GpuStranger"),
+    _kind(stranger_of_some_minutes, "GpuStranger", after=75 * MINUTE, interval=30.0),
     _kind(stranger_holds_memory, "GpuMemoryNearLimit"),
     _kind(driver_gone, "ExporterCollectFailing"),
     _kind(distant_pair, "TrainingPairLinkSlow", training=False, link="SYS"),
@@ -1190,6 +1260,7 @@ KINDS: tuple[Kind, ...] = (
     _kind(growing_queue, "BarkQueueGrowing", after=90 * MINUTE),
     _kind(failing_chunks, "BarkChunksFailing"),
     _kind(worker_that_dies_again_and_again, "BarkChunksRetried"),
+    _kind(worker_that_dies_now_and_then, "BarkChunksRetried", after=75 * MINUTE, interval=30.0),
     _kind(chunks_that_are_each_tried_again, "BarkChunksRetried"),
     _kind(gpu_that_somebody_took, "BarkWorkerWaits"),
     _kind(slow_database, "StoreSlow", not_told_by=frozenset({"GpuUtilizationLow"})),

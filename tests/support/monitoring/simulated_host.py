@@ -182,10 +182,15 @@ class SimulatedRun:
     _phase: Phase | None = None
 
     def hang(self) -> None:
-        """A thread begins a read that never ends."""
+        """A thread begins a read that does not end, or not soon."""
         hanging = self.metrics.input.reading()
         hanging.__enter__()
         self._hanging.append(hanging)
+
+    def go_on(self) -> None:
+        """What hung has ended."""
+        while self._hanging:
+            self._hanging.pop().__exit__(None, None, None)
 
     def interrupt(self, phase: Phase | None) -> None:
         """The run validates, or saves; with None it trains on. One that goes on goes on."""
