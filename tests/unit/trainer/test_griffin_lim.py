@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from voxyard.trainer.config import ModelConfig
 from voxyard.trainer.model import griffin_lim
-from voxyard.trainer.model.griffin_lim import linear_magnitude, spectrogram_image, waveform, write_wav
+from voxyard.trainer.model.griffin_lim import linear_magnitude, spectrogram_image, wav_of, waveform
 from voxyard.trainer.model.mel import FLOOR, edge_padding, hann, mel_basis
 from voxyard.trainer.model.sizes import SIZES
 
@@ -93,7 +93,7 @@ def test_silence_and_far_too_loud_mels_make_sound_within_range(value: float) -> 
 
 def test_a_wav_file_has_16_bits_and_the_given_rate(tmp_path: Path) -> None:
     """Samples beyond the range are clipped, not wrapped."""
-    write_wav(tmp_path / "x.wav", np.array([0.0, 0.5, 2.0, -2.0]), 22050)
+    (tmp_path / "x.wav").write_bytes(wav_of(np.array([0.0, 0.5, 2.0, -2.0]), 22050))
     samples, rate = soundfile.read(tmp_path / "x.wav", dtype="int16")
     assert (rate, soundfile.info(tmp_path / "x.wav").subtype) == (22050, "PCM_16")
     np.testing.assert_array_equal(samples, [0, 16384, 32767, -32767])
