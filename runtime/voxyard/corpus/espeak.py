@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -153,14 +154,13 @@ def speak(
 
 def _beside(call: Callable[[], int]) -> int:
     """What a call returns, made in a thread: Ctrl-C in a callback of the main thread would be lost."""
-    codes: list[int] = []
-    thread = threading.Thread(target=lambda: codes.append(call()), name="espeak-ng")
+    codes: SimpleQueue[int] = SimpleQueue()
+    thread = threading.Thread(target=lambda: codes.put(call()), name="espeak-ng")
     thread.start()
     try:
-        thread.join()
+        return codes.get()  # Thread.join takes a thread for ended that a signal interrupts it for (Python 3.11, 3.12)
     finally:
         thread.join()  # the callback is there until the sentence ends, some milliseconds
-    return codes[0]
 
 
 def languages() -> dict[str, str]:
