@@ -97,7 +97,7 @@ def test_few_modules_start_local_programs() -> None:
         "ssh/rsync.py",
         "ssh/connection.py",
         "ssh/exchange.py",
-        "ssh/login_failure.py",
+        "ssh/route.py",
         "inventory/secrets.py",
         "inventory/source.py",
         "inventory/ssh_config.py",

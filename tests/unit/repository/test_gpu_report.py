@@ -243,7 +243,7 @@ sys.exit(run.main(["--stand-in", "--out", {str(tmp_path)!r}]))
     ("arguments", "said"),
     [
         (["--keep", "--stand-in", "--only", "exporter"], "leave --keep out"),
-        (["--model", "/nonexistent"], "expected a folder of weights"),
+        (["--model", "/dev/null/weights"], "expected a folder of weights"),
         (["--stand-in", "--model", "/tmp"], "a run on GPUs"),
     ],
 )

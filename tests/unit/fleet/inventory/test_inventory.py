@@ -288,7 +288,7 @@ def test_jumps_are_a_text_or_a_list(read: Read) -> None:
         ),
         (
             "bark: {settings: {bark: {batch_size: 0}}}",
-            "hosts.a.bark.settings.bark.batch_size: found 0, expected auto or a whole number from 1 to 64",
+            "hosts.a.bark.settings.bark.batch_size: found 0, expected auto or a whole number from 1 to 128",
         ),
         (
             "bark: {settings: {bark: {batch_size: '4'}}}",
