@@ -215,13 +215,21 @@ def test_the_catalogue_knows_the_xids_that_matter() -> None:
             "avg_over_time(voxyard:gpu_utilization:ratio[10m])",
             "voxyard:gpu_utilization:ratio",
         ),
-        ("a run that starts again begins anew", "and on (job, instance) avg_over_time(up[15m]) > 0.95", ""),
+        (
+            "a run that starts again begins anew",
+            "unless on (job, instance) resets(voxyard_train_steps_total[15m]) > 0",
+            "",
+        ),
         (
             "a run that just started pages nobody",
-            "voxyard_train_active == 1 and voxyard_train_steps_total offset 12m > 0",
-            "voxyard_train_active == 1",
+            "and last_over_time(voxyard_train_steps_total[2m] offset 12m) > 0\n                or min_over_time",
+            "or min_over_time",
         ),
-        ("a Bark service that just started pages nobody", "and voxyard_workload_gpu_assigned offset 15m == 1", ""),
+        (
+            "a Bark service that just started pages nobody",
+            "and last_over_time(voxyard_workload_gpu_assigned[2m] offset 15m) == 1",
+            "",
+        ),
         (
             "an exporter that is paused for four minutes pages nobody",
             "> on (job, instance) group_left () 0.9 * max by (job, instance) (count_over_time(up[5m]))",
@@ -272,8 +280,8 @@ def test_the_catalogue_knows_the_xids_that_matter() -> None:
         ),
         (
             "a PCIe link that is slow under load is named and that of an idle GPU is not",
-            "voxyard:gpu_utilization:ratio10m > 0.3\n                or\n",
-            "voxyard:gpu_utilization:ratio10m >= 0\n                or\n",
+            "voxyard:gpu_utilization:least10m > 0.3\n                or\n",
+            "voxyard:gpu_utilization:least10m >= 0\n                or\n",
         ),
         (
             "slow workers are no hanging ones",
