@@ -37,7 +37,7 @@ class EspeakEngine:
                 source.progress()
 
     def shrink(self, rows: int) -> None:
-        """Nothing to do: a batch is one chunk already."""
+        """Always raises MemoryError: a batch is one chunk already."""
         raise MemoryError(f"a batch of {rows}: one chunk alone does not fit into the memory of the host")
 
     def close(self) -> None:

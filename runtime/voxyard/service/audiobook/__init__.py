@@ -1,1 +1,1 @@
-"""Audiobooks: chapters of documents, times of words, subtitles, the audiobook file, chunks spoken again."""
+"""Audiobooks: chapters of documents, times of words, subtitles."""

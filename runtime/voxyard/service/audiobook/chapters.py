@@ -13,7 +13,6 @@ from voxyard.speech.audio.audiobook import ChapterMark
 from voxyard.speech.audio.joining import Span
 
 LONGEST_TITLE = 200  # characters
-LARGEST_COVER = 4 * 2**20  # bytes
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Joins chunks to one audio stream: pauses between them, short fades at their edges, exact positions, rounding.
 
-The only place that rounds to 16 bits: a chunk before its fades, as a store keeps it, and after them. So the samples
-are the same whether a chunk was stored in between or not, and every reader of the joined audio gets equal values.
+It rounds to 16 bits: a chunk before its fades, as a store keeps it, and after them. So the samples are the same whether
+a chunk was stored in between or not, and an encoder that rounds them again changes none.
 """
 
 from __future__ import annotations
