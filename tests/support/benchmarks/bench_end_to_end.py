@@ -122,12 +122,13 @@ def _take_turn(name: str, contestant: Contestant, spoken: Sequence[str], run: Ru
 
 
 def best(runs: Mapping[str, Run]) -> dict[str, str]:
-    """Name of the fastest precision of each program that has spoken."""
+    """Name of each program's precision that is fastest among those with the most turns."""
     spoken = {name: run for name, run in runs.items() if run.seconds and run.failure is None}
     programs = dict.fromkeys(name.partition(" ")[0] for name in spoken)
     return {
         program: min(
-            (name for name in spoken if name.startswith(f"{program} ")), key=lambda name: spoken[name].real_time_factor
+            (name for name in spoken if name.startswith(f"{program} ")),
+            key=lambda name: (-len(spoken[name].seconds), spoken[name].real_time_factor),
         )
         for program in programs
     }
