@@ -39,6 +39,11 @@ class BarkConfig(Section):
         "Quantize the weights of the transformers to 8 bits: saves memory; on a CPU faster than float32, slower "
         "than bfloat16, on a GPU slower.",
     )
+    kv_cache: Literal["auto", "int8"] = setting(
+        "auto",
+        "Type of keys and values in a GPU's cache; auto is that of the arithmetic, int8 takes half the memory and half "
+        "the reads of a step and changes the audio a little.",
+    )
     offload: bool = setting(False, "Keep only the running stage on the device, the others in main memory.")
     gpu_memory: str | None = setting(
         None,

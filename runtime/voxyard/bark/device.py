@@ -19,12 +19,16 @@ def choose_device(config: BarkConfig) -> tuple[str, Precision]:
     """Device and precision that the settings mean on this machine.
 
     Raises:
-        BarkError: a GPU is asked for where torch sees none.
+        BarkError: a GPU is asked for where torch sees none, or a setting of GPUs on a CPU.
     """
     seen = torch.cuda.is_available()
     if config.device == "cuda" and not seen:
         raise BarkError(f"torch sees no GPU, but one was given or asked for: {_missing_gpu()}, or set --device cpu")
     device = "cuda" if seen and config.device != "cpu" else "cpu"
+    if device == "cpu" and config.memory_budget is not None:
+        raise BarkError("--memory-budget is of GPU memory, and this worker is on the CPU: --batch-size sets its rows")
+    if device == "cpu" and config.kv_cache == "int8":
+        raise BarkError("--kv-cache int8 is of a GPU's kernels, and this worker is on the CPU: leave it out")
     if config.precision != "auto":
         return device, config.precision
     native = device == "cuda" or (multiplies_bfloat16() and not config.int8)  # with int8 the rest is small

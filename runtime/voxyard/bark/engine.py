@@ -77,6 +77,7 @@ class BarkEngine:
         facts = {
             "device": device,
             "precision": precision,
+            **({"kv_cache": "int8"} if self.config.kv_cache == "int8" else {}),
             "finish": "beside" if self._beside else "after",
             "batch_size": rows,
             **({"batch_size_reduced_from": meant} if rows < meant else {}),

@@ -138,7 +138,10 @@ def _memory(
         activations=activation_bytes(
             width, block, stage["output_vocab_size"], element, rows=1, check_every=BarkConfig().check_every
         ),
-        row=sum(row_bytes(each["num_layers"], each["hidden_size"], each["block_size"], element) for each in causal),
+        row=sum(
+            row_bytes(each["num_layers"], each["num_heads"], each["hidden_size"], each["block_size"], element)
+            for each in causal
+        ),
     )
     taken = footprint.weights + footprint.activations + footprint.row
     whole = (footprint.weights, footprint.activations, footprint.row, taken / (1 - RESERVE))
@@ -148,7 +151,7 @@ def _memory(
 def _stage(directory: Path, name: str) -> dict[str, int]:
     """Sizes of a causal stage; defaults are those of the published small model."""
     settings = json.loads((directory / "config.json").read_text(encoding="utf-8")).get(name) or {}
-    defaults = {"num_layers": 12, "hidden_size": 768, "block_size": 1024, "output_vocab_size": 10_048}
+    defaults = {"num_layers": 12, "num_heads": 12, "hidden_size": 768, "block_size": 1024, "output_vocab_size": 10_048}
     sizes = {each: settings.get(each, default) for each, default in defaults.items()}
     wrong = [each for each, size in sizes.items() if not isinstance(size, int) or size < 1]
     if wrong:

@@ -14,7 +14,6 @@ import logging
 import torch
 
 from voxyard.bark.config import BarkConfig
-from voxyard.bark.errors import BarkError
 from voxyard.bark.memory_cap import MIB, smallest_cap_mib
 from voxyard.bark.model.memory import MOST_ROWS, Footprint
 from voxyard.bark.stages import available_bytes, footprint
@@ -33,11 +32,9 @@ def choose_rows(checkpoint: BarkCheckpoint, config: BarkConfig, device: str, mos
     """Rows of this worker, at most `most`, and the rows that the settings mean: more where too little memory is free.
 
     Raises:
-        BarkError: there is not enough free memory for one row, or a budget of GPU memory on a CPU.
+        BarkError: there is not enough free memory for one row.
     """
     meant = config.rows
-    if device != "cuda" and config.memory_budget is not None:
-        raise BarkError("--memory-budget is of GPU memory, and this worker is on the CPU: --batch-size sets its rows")
     if device != "cuda":
         return min(meant, most), meant
     free = available_bytes(checkpoint, config)

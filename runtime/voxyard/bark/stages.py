@@ -92,7 +92,7 @@ class Stages:
             fill = fill_eagerly if self._config.offload else launch_fill(self._config.capture, self._device)
             return placed, fill(placed)
         launched = launch(self._config.capture, self._device)
-        return Decoder(placed, placed.cache(self._config.rows), launched)
+        return Decoder(placed, placed.cache(self._config.rows, in_8_bits=self._config.kv_cache == "int8"), launched)
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[Any]:
@@ -126,7 +126,13 @@ def footprint(checkpoint: BarkCheckpoint, config: BarkConfig) -> Footprint:
     causal = settings, checkpoint.model.config.coarse_acoustics_config
     weights = [_bytes(getattr(checkpoint.model, name), in_8_bits=config.int8) for name in _NAMES]
     element = next(checkpoint.model.semantic.parameters()).element_size()
-    rows = [row_bytes(each.num_layers, each.hidden_size, each.block_size, element) for each in causal]
+    rows = [
+        row_bytes(
+            each.num_layers, each.num_heads, each.hidden_size, each.block_size, element,
+            in_8_bits=config.kv_cache == "int8",
+        )
+        for each in causal
+    ]  # fmt: skip
     return Footprint(
         weights=max(weights) if config.offload else sum(weights),
         activations=activation_bytes(

@@ -14,6 +14,7 @@ from spoken import speak
 from voxyard.bark import engine as engines
 from voxyard.bark import rows
 from voxyard.bark.config import BarkConfig
+from voxyard.bark.device import choose_device
 from voxyard.bark.engine import BarkEngine
 from voxyard.bark.errors import BarkError
 from voxyard.bark.model.memory import Footprint, activation_bytes, row_bytes
@@ -31,7 +32,7 @@ Card = Callable[[float, float], None]
 def large(_: BarkCheckpoint, config: BarkConfig) -> Footprint:
     """Footprint of the large model in bfloat16, with the caches of both causal stages."""
     activations = activation_bytes(1024, 1024, 10_048, 2, rows=config.rows, check_every=config.check_every)
-    return Footprint(2_200_000_000, activations, 2 * row_bytes(24, 1024, 1024, 2))
+    return Footprint(2_200_000_000, activations, 2 * row_bytes(24, 16, 1024, 1024, 2))
 
 
 @pytest.fixture
@@ -76,9 +77,19 @@ def test_the_limit_of_a_shared_card_holds_whatever_the_budget(checkpoint: BarkCh
     assert chosen(checkpoint, memory_budget=40, gpu_memory="3200") == (2, 2)
 
 
-def test_a_budget_of_gpu_memory_is_refused_on_a_cpu_and_beside_a_number_of_rows(checkpoint: BarkCheckpoint) -> None:
-    with pytest.raises(BarkError, match=r"--memory-budget is of GPU memory.*--batch-size"):
-        choose_rows(checkpoint, BarkConfig(memory_budget=6), "cpu")
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"memory_budget": 6}, r"--memory-budget is of GPU memory.*--batch-size"),
+        ({"kv_cache": "int8"}, r"--kv-cache int8 is of a GPU's kernels.*leave it out"),
+    ],
+)
+def test_a_setting_of_gpus_is_refused_on_a_cpu(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(BarkError, match=said):
+        choose_device(BarkConfig(device="cpu", **settings))
+
+
+def test_a_budget_is_refused_beside_a_number_of_rows() -> None:
     with pytest.raises(ValueError, match="both say how many rows"):
         BarkConfig(memory_budget=6, batch_size=8)
 

@@ -17,6 +17,7 @@ from transformers.models.bark import generation_configuration_bark
 
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.model import coarse, semantic
+from voxyard.bark.model.attention import LayerCache
 from voxyard.bark.model.decode import Decoder, Rows
 from voxyard.bark.model.dimensions import Layout, layout_of
 from voxyard.bark.model.gpt import causal_gpt
@@ -157,13 +158,30 @@ def _semantic_tokens(rows: int, count: int) -> Any:
     return np.random.default_rng(0).integers(0, 10_000, (rows, count))
 
 
+class _EightBits(LayerCache):
+    """A cache that holds what one in 8 bits gives back: the kernels that read whole numbers need a GPU."""
+
+    def write_step(self, rows: Any, at: Any, kv: Any) -> None:
+        """Write one position of each row, rounded."""
+        super().write_step(rows, at, _rounded(kv))
+
+
+def _rounded(values: Any) -> Any:
+    """Values (…, width) as 8 bits keep them: whole numbers up to 127, times a scale for each head and position."""
+    scales = (values.abs().amax(-1, keepdim=True) / 127).clamp_min(1e-30)
+    return (values / scales).round() * scales
+
+
 def logit_error(model: Path, steps: int = 24) -> dict[str, float]:
     """Error of the coarse logits of each low precision against float32's, all fed the same tokens."""
     logits = {}
-    for name in PRECISIONS:
+    for name in (*PRECISIONS, "int8_cache"):
         checkpoint = load(model, precision="bfloat16" if name == "bfloat16" else "float32")
         layout = checkpoint.layout.coarse
         with Stages(checkpoint, BarkConfig(batch_size=1, int8=name == "int8"), "cpu").coarse() as decoder:
+            if name == "int8_cache":
+                layers = (_EightBits(each.keys, each.values, each.both) for each in decoder.cache.layers)
+                decoder.cache.layers = tuple(layers)
             logits[name] = _logits(decoder, layout, steps)
     exact = logits.pop("float32")
     found = {}

@@ -56,7 +56,9 @@ def makers(directory: Path, device: str, rows: int, precisions: Mapping[str, Seq
             loaded[precision] = load(directory, device, precision)  # type: ignore[arg-type]
         return loaded[precision]
 
-    def voxyard(precision: str, finish: Literal["auto", "after"] = "auto") -> Voxyard:
+    def voxyard(
+        precision: str, finish: Literal["auto", "after"] = "auto", kv_cache: Literal["auto", "int8"] = "auto"
+    ) -> Voxyard:
         quantized = precision == "int8"
         config = BarkConfig(
             model=directory,
@@ -65,6 +67,7 @@ def makers(directory: Path, device: str, rows: int, precisions: Mapping[str, Seq
             int8=quantized,
             batch_size=rows,
             finish=finish,
+            kv_cache=kv_cache,
             threads=torch.get_num_threads(),
         )
         return Voxyard(config, VOICE)
@@ -72,6 +75,7 @@ def makers(directory: Path, device: str, rows: int, precisions: Mapping[str, Seq
     program: dict[str, Callable[[str], Contestant]] = {
         "voxyard": voxyard,
         "serial": lambda precision: voxyard(precision, "after"),
+        "int8-cache": lambda precision: voxyard(precision, kv_cache="int8"),
         "transformers": lambda precision: Transformers(modules(precision), VOICE, rows),
         "suno": lambda precision: Suno(modules(precision), VOICE),
     }

@@ -15,7 +15,7 @@ from voxyard.bark.voices import load as load_voice
 from voxyard.bark.weights.checkpoint import load
 
 PRECISION: Literal["bfloat16"] = "bfloat16"
-PROGRAMS = ("voxyard", "serial", "transformers", "suno")
+PROGRAMS = ("voxyard", "serial", "int8-cache", "transformers", "suno")
 
 
 def on_gpu(
@@ -24,7 +24,8 @@ def on_gpu(
     """Ratios and figures, each batch as many chunks; a contestant whose batch does not fit is named in the figures.
 
     Suno's code speaks one chunk at a time, so it takes part at batch 1 only. `serial` is voxyard with fine stage and
-    codec after the decoding, not beside it: it has the times of stages.
+    codec after the decoding, not beside it: it has the times of stages. `int8-cache` is voxyard with keys and values
+    in 8 bits, which needs a GPU.
     """
     timer, loaded = Timer(device), load(directory, device, PRECISION)
     machine = Machine.measured(timer, torch.bfloat16, size=16 if device == "cuda" else 1)

@@ -29,7 +29,7 @@ SHIM = r"""
 #define __shared__ static
 struct Index { int x, y, z; };
 static thread_local Index threadIdx;
-static Index blockIdx;
+static Index blockIdx, gridDim;
 static std::barrier<>* block_barrier;
 static std::vector<std::barrier<>*> warp_barriers;
 static float exchanged[1024];
@@ -51,6 +51,7 @@ static int min(int a, int b) { return a < b ? a : b; }
 
 RUN = r"""
 static void run(int gx, int gy, int gz, int threads, const std::function<void()>& kernel) {
+  gridDim = {gx, gy, gz};
   for (int z = 0; z < gz; ++z) for (int y = 0; y < gy; ++y) for (int x = 0; x < gx; ++x) {
     blockIdx = {x, y, z};
     std::barrier<> all(threads);

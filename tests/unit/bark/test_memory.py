@@ -17,7 +17,8 @@ LARGE = Footprint(weights=0, activations=0, row=96 * MIB)
 
 
 def test_a_row_of_the_large_model_takes_96_mib_in_bfloat16() -> None:
-    assert row_bytes(24, 1024, 1024, 2) == 96 * MIB
+    assert row_bytes(24, 16, 1024, 1024, 2) == 96 * MIB
+    assert row_bytes(24, 16, 1024, 1024, 2, in_8_bits=True) == 49.5 * MIB  # a number of 2 bytes for 64 of one
 
 
 @pytest.mark.parametrize(("gib", "rows"), [(1, 9), (4, 38), (80, 128)])
@@ -28,7 +29,7 @@ def test_rows_are_what_is_free_less_a_tenth_and_at_most_128(gib: int, rows: int)
 def test_a_gpu_worker_with_the_large_model_has_room_by_default() -> None:
     rows, billion = 8, 1_100_000_000  # parameters, all four stages
     activations = activation_bytes(1024, 1024, 10_048, 2, rows=rows, check_every=BarkConfig().check_every)
-    footprint = Footprint(2 * billion, activations, 2 * row_bytes(24, 1024, 1024, 2))  # both stages keep theirs
+    footprint = Footprint(2 * billion, activations, 2 * row_bytes(24, 16, 1024, 1024, 2))  # both stages keep theirs
 
     assert footprint.rows((SpeechSection().worker_memory_mib - 1024) * MIB) >= rows  # CUDA's context beside it
 
@@ -56,8 +57,18 @@ def test_the_guides_table_of_rows_is_the_footprint() -> None:
     assert [int(rows) for rows, _, _ in table] == [1, 8, 16, 32, 64, 128]
     for rows, taken, budget in ((int(rows), float(taken), float(budget)) for rows, taken, budget in table):
         activations = activation_bytes(1024, 1024, 10_048, 2, rows=rows, check_every=BarkConfig().check_every)
-        found = Footprint(2_200_000_000, activations, 2 * row_bytes(24, 1024, 1024, 2))
+        found = Footprint(2_200_000_000, activations, 2 * row_bytes(24, 16, 1024, 1024, 2))
         assert (found.weights + found.activations + rows * found.row) / 2**30 == pytest.approx(taken, abs=0.05)
+        assert found.holds(rows, int((budget - 1) * 2**30))
+        assert not found.holds(rows, int((budget - 1.1) * 2**30))
+
+
+def test_the_guides_budgets_of_a_cache_in_8_bits_are_the_footprint() -> None:
+    guide = (Path(speech.__file__).parent / "README.md").read_text(encoding="utf-8")
+    sixty_four, most = re.findall(r"64 rows in `--memory-budget ([\d.]+)`, 128 in ([\d.]+)", guide)[0]
+    for rows, budget in ((64, float(sixty_four)), (128, float(most))):
+        activations = activation_bytes(1024, 1024, 10_048, 2, rows=rows, check_every=BarkConfig().check_every)
+        found = Footprint(2_200_000_000, activations, 2 * row_bytes(24, 16, 1024, 1024, 2, in_8_bits=True))
         assert found.holds(rows, int((budget - 1) * 2**30))
         assert not found.holds(rows, int((budget - 1.1) * 2**30))
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (the field's name for it)
 
-from voxyard.bark.model.cuda_step import LENGTHS, available
+from voxyard.bark.errors import BarkError
+from voxyard.bark.model.cuda_step import LENGTHS, problem
 
 Tensor = Any
+_log = logging.getLogger(__name__)
 TILE = 64  # positions that a CPU takes through a layer at a time: their activations stay in its second-level cache
 
 
@@ -21,6 +24,7 @@ class LayerCache:
     keys: Tensor
     values: Tensor
     both: Tensor | None  # (batch, 2, heads, block, width) where they are one tensor
+    scales: Tensor | None = None  # (batch, 2, heads, block) of those in 8 bits, which kernels write and read
 
     def first(self, length: int) -> tuple[Tensor, Tensor]:
         """Views of the first positions, each (batch, heads, length, width)."""
@@ -53,12 +57,23 @@ class Cache:
     one tensor, which a step writes with one kernel.
     """
 
-    def __init__(self, like: Tensor, shape: tuple[int, int, int, int], layers: int) -> None:
-        """Zeros in the type and on the device of `like`; `shape` is (batch, heads, block, width)."""
+    def __init__(self, like: Tensor, shape: tuple[int, int, int, int], layers: int, *, in_8_bits: bool = False) -> None:
+        """Zeros in the type and on the device of `like`, or in 8 bits; `shape` is (batch, heads, block, width).
+
+        Raises:
+            BarkError: a cache in 8 bits has no kernels here.
+        """
         self.batch, heads, self.block, width = shape
-        self.layers = tuple(_zeros(like, self.batch, heads, self.block, width) for _ in range(layers))
+        reason = problem(like, self.batch, heads, self.block, in_8_bits=in_8_bits)
+        if reason is not None and in_8_bits:
+            raise BarkError(f"--kv-cache int8 cannot be had on this GPU: {reason}; leave it out")
+        if reason is not None and like.device.type == "cuda":
+            _log.warning("GPU decode steps are slower than they could be, by torch's own attention: %s", reason)
+        self.kernels = reason is None  # for steps and prefills
+        self.layers = tuple(
+            _zeros(like, self.batch, heads, self.block, width, in_8_bits=in_8_bits) for _ in range(layers)
+        )
         self.rows = torch.arange(self.batch, device=like.device)
-        self.kernels = available(like, self.batch, heads, self.block)  # for a step
         self._views: dict[int, list[tuple[LayerCache, Tensor, Tensor]]] = {}
 
     def read_length(self, positions: int) -> int:
@@ -78,10 +93,14 @@ class Cache:
         """Set rows to zero."""
         for layer in self.layers:
             layer.keys[rows] = layer.values[rows] = 0
+            if layer.scales is not None:
+                layer.scales[rows] = 0
 
     def row_bytes(self, length: int) -> int:
         """Bytes that a step reads of one row of so many positions."""
-        return sum(each[0].nbytes for layer in self.layers for each in layer.first(length))
+        read = [each[0] for layer in self.layers for each in layer.first(length)]
+        read += [layer.scales[0, ..., :length] for layer in self.layers if layer.scales is not None]
+        return sum(each.nbytes for each in read)
 
 
 def padded_length(length: int, block: int, multiple: int = TILE) -> int:
@@ -108,10 +127,11 @@ def transposed(tensor: Tensor) -> Tensor:
     return tensor.transpose(-1, -2).contiguous().transpose(-1, -2)
 
 
-def _zeros(like: Tensor, batch: int, heads: int, block: int, width: int) -> LayerCache:
+def _zeros(like: Tensor, batch: int, heads: int, block: int, width: int, *, in_8_bits: bool) -> LayerCache:
     """Zeros, not uninitialised memory: masked values must be finite too."""
     if like.device.type == "cpu":
         keys = like.new_zeros(batch, heads, width, block).transpose(2, 3)
         return LayerCache(keys, like.new_zeros(batch, heads, block, width), None)
-    both = like.new_zeros(batch, 2, heads, block, width)
-    return LayerCache(both[:, 0], both[:, 1], both)
+    both = like.new_zeros(batch, 2, heads, block, width, dtype=torch.int8 if in_8_bits else like.dtype)
+    scales = like.new_zeros(batch, 2, heads, block) if in_8_bits else None
+    return LayerCache(both[:, 0], both[:, 1], both, scales)

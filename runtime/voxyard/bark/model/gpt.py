@@ -76,10 +76,11 @@ class CausalGPT:
         """Number of positions."""
         return int(self.positions.shape[0])
 
-    def cache(self, batch: int) -> Cache:
+    def cache(self, batch: int, *, in_8_bits: bool = False) -> Cache:
         """An empty cache."""
         block, hidden = self.positions.shape
-        return Cache(self.positions, (batch, self.heads, block, hidden // self.heads), len(self.layers))
+        shape = (batch, self.heads, block, hidden // self.heads)
+        return Cache(self.positions, shape, len(self.layers), in_8_bits=in_8_bits)
 
     def prefill(self, x: Tensor, cache: Cache, row: int, report: OnProgress = unwatched) -> None:
         """Fill a row's cache from position 0 with embedded tokens, (time, hidden), in tiles of fixed length.
@@ -109,9 +110,12 @@ class CausalGPT:
         x = x + self.positions[: x.shape[1]]
         normed = self.layers[0].norm_attention(x)
         for layer, kv, following in zip(self.layers, cache.layers, (*self.layers[1:], None), strict=True):
-            qkv = layer.qkv(normed).unflatten(-1, (3, self.heads, -1))
-            q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (batch, heads, time, width)
-            kv.write_rows(rows, k, v)
+            qkv = layer.qkv(normed)
+            q, k, v = qkv.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (batch, heads, time, width)
+            if cache.kernels:
+                torch.ops.voxyard.write_window(qkv, kv.both, kv.scales, rows)
+            else:
+                kv.write_rows(rows, k, v)
             if following is None:
                 return  # the output of the last layer is not used
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
@@ -135,7 +139,7 @@ class CausalGPT:
         norms = [*(layer.norm_attention for layer in self.layers[1:]), self.norm]
         normed = self.layers[0].norm_attention(x)
         for layer, kv, following in zip(self.layers, cache.layers, norms, strict=True):
-            y = torch.ops.voxyard.attend_step(layer.qkv(normed), kv.both, at, length)
+            y = torch.ops.voxyard.attend_step(layer.qkv(normed), kv.both, kv.scales, at, length)
             x, normed = layer.after_with_norm(x, y, following)
         return normed
 

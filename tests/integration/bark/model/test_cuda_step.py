@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -12,9 +15,11 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 (the field's name for it)
 from cuda_on_cpu import Compiled
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from voxyard.bark.model import cuda_kernels, cuda_step, fine
-from voxyard.bark.model.attention import Cache
+from voxyard.bark.errors import BarkError
+from voxyard.bark.model import attention, cuda_kernels, cuda_step, fine
+from voxyard.bark.model.attention import Cache, LayerCache
 from voxyard.bark.model.gpt import causal_gpt
 from voxyard.bark.weights.checkpoint import load
 
@@ -27,21 +32,92 @@ def error(found: Any, expected: Any) -> float:
 
 
 def macros(dtype: Any, **others: int) -> cuda_kernels.Macros:
-    return (("BF16", int(dtype == torch.bfloat16)), *others.items())
+    return (("BF16", int(dtype == torch.bfloat16)), ("CACHE8", 0), *others.items())
 
 
-def attended(qkv: Any, cache: Any, at: Any) -> Any:
-    """Attention in float64 to the positions of each row up to `at`; the cache is written."""
+def in_8_bits(values: Any) -> tuple[Any, Any]:
+    """Values (…, width) as whole numbers, and their scales (…) in the type of the values."""
+    largest = values.float().abs().amax(-1).clamp_min(1e-30)
+    scales = (largest / 127 + (largest - largest)).to(values.dtype)
+    whole = (values.float() * (1 / scales.float())[..., None]).round().clamp(-127, 127)
+    return whole.nan_to_num().to(torch.int8), scales
+
+
+def rounded(values: Any) -> Any:
+    """What is read of values that were stored in 8 bits."""
+    whole, scales = in_8_bits(values)
+    return whole.double() * scales.double()[..., None]
+
+
+def attended(qkv: Any, cache: Any, at: Any, stored: Callable[[Any], Any] = lambda values: values) -> Any:
+    """Attention in float64 to the positions of each row up to `at`, the new one as it is stored; it is written."""
     rows, _, heads, _, width = cache.shape
     q, k, v = qkv.view(rows, 3, heads, 1, width).unbind(1)
     found = []
     for row, last in enumerate(at.tolist()):
-        cache[row, 0, :, last], cache[row, 1, :, last] = k[row, :, 0], v[row, :, 0]
+        cache[row, 0, :, last], cache[row, 1, :, last] = stored(k[row, :, 0]), stored(v[row, :, 0])
         keys, values = cache[row, :, :, : last + 1].double().unbind(0)
         found.append(F.scaled_dot_product_attention(q[row].double(), keys, values).flatten())
     return torch.stack(found)
 
 
+Compiler = Callable[[cuda_kernels.Macros], Compiled]
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
+    """The kernels of a cache for each set of macros, compiled once."""
+
+    @functools.cache
+    def made(given: cuda_kernels.Macros) -> Compiled:
+        names = "attend_spans", "join_spans", "write_window"
+        return Compiled(tmp_path_factory.mktemp("attention"), "attention", given, names)
+
+    return made
+
+
+@dataclass
+class OnStandIn:
+    """The kernels of a cache on the stand-in, and the cache."""
+
+    kernels: Compiled
+    cache: Any
+    scales: Any
+    span: int
+
+    @classmethod
+    def of(cls, compiled: Compiler, values: Any, span: int, *, in_8: bool) -> OnStandIn:
+        """A cache of values, (rows, 2, heads, block, width)."""
+        _, _, heads, block, width = values.shape
+        sizes = {"CACHE8": int(in_8), "HEADS": heads, "WIDTH": width, "BLOCK": block, "SPAN": span}
+        kernels = compiled((("BF16", int(values.dtype == torch.bfloat16)), *sizes.items()))
+        cache, scales = in_8_bits(values) if in_8 else (values.clone(), None)
+        return cls(kernels, cache, scales, span)
+
+    def attend(self, qkv: Any, at: Any) -> Any:
+        """What a step attends to; its position is written."""
+        rows, _, heads, block, width = self.cache.shape
+        spans = -(-block // self.span)
+        parts = torch.full((rows, heads, spans, width + 2), float("nan"))
+        out = torch.full((rows, heads * width), float("nan")).to(qkv.dtype)
+        self.kernels.launch("attend_spans", (spans, heads, rows), 128, (qkv, self.cache, self.scales, at, parts))
+        self.kernels.launch("join_spans", (heads, rows, 1), width, (parts, at, out))
+        return out
+
+    def write(self, qkv: Any, rows: Any) -> None:
+        """Write windows to rows."""
+        _, _, heads, _, width = self.cache.shape
+        threads = 2 * heads * width * self.cache.element_size() // 16
+        grid = (qkv.shape[1], qkv.shape[0], 1)
+        self.kernels.launch("write_window", grid, threads, (qkv, self.cache, self.scales, rows))
+
+    @property
+    def values(self) -> Any:
+        """What the cache says."""
+        return self.cache if self.scales is None else self.cache.double() * self.scales.double()[..., None]
+
+
+@pytest.mark.parametrize("in_8", [False, True])
 @pytest.mark.parametrize(
     ("dtype", "heads", "width", "block", "span"),
     [
@@ -49,46 +125,103 @@ def attended(qkv: Any, cache: Any, at: Any) -> Any:
         pytest.param(torch.float32, 1, 64, 384, 256, marks=pytest.mark.slow),
         (torch.bfloat16, 2, 64, 512, 128),
         pytest.param(torch.bfloat16, 2, 64, 1024, 256, marks=pytest.mark.slow),
-        pytest.param(torch.bfloat16, 1, 8, 512, 256, marks=pytest.mark.slow),
+        pytest.param(torch.bfloat16, 1, 32, 512, 256, marks=pytest.mark.slow),
     ],
 )
 def test_a_row_attends_to_its_own_positions_and_its_new_one_is_written(
-    tmp_path: Path, dtype: Any, heads: int, width: int, block: int, span: int
+    compiled: Compiler, dtype: Any, heads: int, width: int, block: int, span: int, in_8: bool
 ) -> None:
     torch.manual_seed(width)
-    names = "attend_spans", "join_spans"
-    kernels = Compiled(tmp_path, "attend_step", macros(dtype, HEADS=heads, WIDTH=width, BLOCK=block, SPAN=span), names)
     at = torch.tensor([0, 5, span - 1, span, span + 70, block - 1])
     qkv = torch.randn(len(at), 3 * heads * width).to(dtype)
-    cache = torch.randn(len(at), 2, heads, block, width).to(dtype)
-    cache[1, :, :, 6:] = float("nan")  # of another chunk, whose positions are not read
-    expected_cache = cache.clone()
-    spans = -(-block // span)
-    parts = torch.full((len(at), heads, spans, width + 2), float("nan"))
-    out = torch.full((len(at), heads * width), float("nan")).to(dtype)
+    values = torch.randn(len(at), 2, heads, block, width).to(dtype)
+    values[1, :, :, 6:] = float("nan")  # of another chunk, whose positions are not read
+    standing = OnStandIn.of(compiled, values, span, in_8=in_8)
+    expected_cache = standing.values.clone()
 
-    kernels.launch("attend_spans", (spans, heads, len(at)), 128, (qkv, cache, at, parts))
-    kernels.launch("join_spans", (heads, len(at), 1), width, (parts, at, out))
+    out = standing.attend(qkv, at)
 
-    assert error(out, attended(qkv, expected_cache, at)) < ERROR[dtype]
-    torch.testing.assert_close(cache, expected_cache, rtol=0, atol=0, equal_nan=True)
+    expected = attended(qkv, expected_cache, at, rounded if in_8 else lambda values: values)
+    assert error(out, expected) < ERROR[dtype]
+    torch.testing.assert_close(standing.values, expected_cache, rtol=0, atol=0, equal_nan=True)
+    if in_8:
+        exact = attended(qkv, values.double(), at)
+        assert 1e-4 < error(out, exact) < 0.02
 
 
-def test_a_value_that_is_not_finite_reaches_its_row_alone(tmp_path: Path) -> None:
-    kernels = Compiled(
-        tmp_path,
-        "attend_step",
-        macros(torch.float32, HEADS=1, WIDTH=16, BLOCK=256, SPAN=128),
-        ("attend_spans", "join_spans"),
-    )
+@pytest.mark.parametrize("in_8", [False, True])
+@pytest.mark.parametrize(("dtype", "heads", "width"), [(torch.float32, 4, 16), (torch.bfloat16, 2, 64)])
+def test_windows_are_written_to_their_rows(compiled: Compiler, dtype: Any, heads: int, width: int, in_8: bool) -> None:
+    torch.manual_seed(heads)
+    standing = OnStandIn.of(compiled, torch.randn(4, 2, heads, 128, width).to(dtype), 128, in_8=in_8)
+    expected = standing.values.clone()
+    qkv, rows = torch.randn(3, 5, 3 * heads * width).to(dtype), torch.tensor([2, 0, 2])
+    qkv[2] = qkv[0]  # a window that is repeated
+    qkv[1, 1] = 0
+
+    standing.write(qkv, rows)
+
+    kv = qkv.view(3, 5, 3, heads, width)[:, :, 1:].permute(0, 2, 3, 1, 4)
+    expected[rows, :, :, :5] = rounded(kv) if in_8 else kv
+    torch.testing.assert_close(standing.values, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("in_8", [False, True])
+@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+@pytest.mark.parametrize("where", ["key", "value", "new key", "window"])
+def test_a_value_that_is_not_finite_reaches_its_row_alone(
+    compiled: Compiler, in_8: bool, poison: float, where: str
+) -> None:
     qkv, cache, at = torch.randn(2, 48), torch.randn(2, 2, 1, 256, 16), torch.tensor([200, 200])
-    cache[0, 0, 0, 3, 0] = float("nan")
-    parts, out = torch.zeros(2, 1, 2, 18), torch.zeros(2, 16)
+    if where in ("key", "value"):
+        cache[0, int(where == "value"), 0, 3, 0] = poison
+        cache[0, 0, 0, 3, 1] = 1.0
+    if where == "new key":
+        qkv[0, 16:18] = torch.tensor([poison, float("nan")])
+    standing = OnStandIn.of(compiled, cache, 128, in_8=in_8)
+    if where == "window":
+        window = torch.randn(2, 8, 48)
+        window[0, 5, 32] = poison
+        standing.write(window, torch.tensor([0, 1]))
+        assert standing.scales is None or standing.scales.isnan().nonzero().tolist() == [[0, 1, 0, 5]]
 
-    kernels.launch("attend_spans", (2, 1, 2), 128, (qkv, cache, at, parts))
-    kernels.launch("join_spans", (1, 2, 1), 16, (parts, at, out))
+    out = standing.attend(qkv, at)
 
     assert out.isfinite().all(1).tolist() == [False, True]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("in_8", "least", "most"), [(False, 0.0, 1e-5), (True, 1e-4, 0.011)])
+def test_prefill_and_steps_by_the_kernels_have_the_logits_of_plain_ones(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_8: bool, least: float, most: float
+) -> None:
+    """A model's own way through them, with the functions that launch them on the stand-in; 1.1% is bfloat16's error."""
+    gpt = causal_gpt(load(tiny_model).model.coarse_acoustics)
+    names = "attend_step", "write_window"
+
+    def standing(source: str, given: cuda_kernels.Macros, functions: tuple[str, ...], _: Any) -> Compiled:
+        return Compiled(tmp_path, source, given, functions)
+
+    monkeypatch.setattr(cuda_step, "compiled", functools.cache(standing))
+    for name in names:
+        monkeypatch.setattr(torch.ops.voxyard, name, getattr(cuda_step, name)._init_fn)
+    plain, ours = gpt.cache(2), gpt.cache(2)
+    both = [torch.zeros(2, 2, *layer.keys.shape[1:]) for layer in ours.layers]
+    ours.layers = tuple(
+        LayerCache(each[:, 0], each[:, 1], each, torch.zeros(each.shape[:-1]) if in_8 else None)
+        for each in (each.to(torch.int8) if in_8 else each for each in both)
+    )
+    ours.kernels = True
+    found = []
+    for cache in (plain, ours):
+        draw = torch.Generator().manual_seed(5)
+        window = gpt.tokens[torch.randint(1000, (2, 64), generator=draw)]
+        gpt.prefill_rows(window, cache, torch.tensor([1, 0]))
+        tokens = torch.randint(1000, (6, 2), generator=draw)
+        steps = [gpt.step(each, torch.tensor([64 + n, 9 + n]), cache, 128) for n, each in enumerate(tokens)]
+        found.append(gpt.logits(torch.stack(steps), 0, 1000))
+
+    assert least <= error(found[1], found[0].double()) <= most
 
 
 @pytest.mark.parametrize(("dtype", "hidden"), [(torch.float32, 64), (torch.float32, 768), (torch.bfloat16, 1024)])
@@ -112,26 +245,24 @@ def test_on_a_cpu_there_are_no_kernels(caplog: pytest.LogCaptureFixture) -> None
     assert not caplog.messages
 
 
-class OnGpu:
-    """Looks like a tensor of a GPU."""
+UNAVAILABLE = [
+    (torch.float16, 64, None, "values in torch.float16"),
+    (torch.bfloat16, 80, None, "heads of 80 values"),
+    (torch.float32, 6, None, "heads of 6 values"),
+    (torch.bfloat16, 64, ImportError("No module named 'cuda'"), "No module named 'cuda'"),
+    (torch.bfloat16, 64, RuntimeError("NVRTC cannot\ncompile"), "NVRTC cannot compile"),
+]
 
-    def __init__(self, dtype: Any, width: int) -> None:
-        self.dtype, self.shape, self.device = dtype, (1024, 4 * width), SimpleNamespace(type="cuda", index=0)
 
-    def element_size(self) -> int:
-        return int(self.dtype.itemsize)
+def cache_of_a_gpu(dtype: Any, width: int, *, in_8_bits: bool) -> Cache:
+    """A cache on a GPU that is not there, without its memory."""
+    with torch.inference_mode(False), FakeTensorMode():
+        like = torch.zeros(256, 4 * width, device="cuda", dtype=dtype)
+        return Cache(like, (2, 4, 256, width), 1, in_8_bits=in_8_bits)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "width", "failure", "said"),
-    [
-        (torch.float16, 64, None, "values in torch.float16"),
-        (torch.bfloat16, 80, None, "heads of 80 values"),
-        (torch.float32, 6, None, "heads of 6 values"),
-        (torch.bfloat16, 64, ImportError("No module named 'cuda'"), "No module named 'cuda'"),
-        (torch.bfloat16, 64, RuntimeError("NVRTC cannot\ncompile"), "NVRTC cannot compile"),
-    ],
-)
+@pytest.mark.parametrize("in_8_bits", [False, True])
+@pytest.mark.parametrize(("dtype", "width", "failure", "said"), UNAVAILABLE)
 def test_kernels_that_cannot_be_had_are_told_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -139,14 +270,20 @@ def test_kernels_that_cannot_be_had_are_told_with_the_reason(
     width: int,
     failure: Exception | None,
     said: str,
+    in_8_bits: bool,
 ) -> None:
     def refuse(*_: Any) -> Any:
         assert failure is not None
         raise failure
 
     monkeypatch.setattr(cuda_step, "compiled", refuse)
+    monkeypatch.setattr(attention, "_zeros", lambda *_, **__: None)
+    if in_8_bits:  # nothing else reads it
+        with pytest.raises(BarkError, match=f"--kv-cache int8 cannot be had on this GPU: {said}; leave it out"):
+            cache_of_a_gpu(dtype, width, in_8_bits=True)
+        return
     with caplog.at_level(logging.WARNING):
-        assert not cuda_step.available(OnGpu(dtype, width), 64, 4, 1024)
+        assert not cache_of_a_gpu(dtype, width, in_8_bits=False).kernels
     (message,) = caplog.messages
     assert message.endswith(f"by torch's own attention: {said}")
 
@@ -170,8 +307,8 @@ def test_a_refusal_of_the_compiler_is_told_and_its_program_is_destroyed(monkeypa
     for name, module in (("cuda", ModuleType("cuda")), ("cuda.bindings", bindings), ("cuda.bindings.nvrtc", nvrtc)):
         monkeypatch.setitem(sys.modules, name, module)
 
-    with pytest.raises(RuntimeError, match=r"NVRTC cannot compile attend_step.cu for sm_90"):
-        cuda_kernels.cubin("attend_step", (), "sm_90")
+    with pytest.raises(RuntimeError, match=r"NVRTC cannot compile attention.cu for sm_90"):
+        cuda_kernels.cubin("attention", (), "sm_90")
     assert destroyed == ["program"]
 
 
@@ -182,33 +319,43 @@ if torch.version.cuda is not None:  # a build with CUDA brings cuda-bindings and
     def test_the_sources_compile_for_every_kind_of_gpu(architecture: str, bfloat16: int) -> None:
         for heads, width, span in ((16, 64, 128), (12, 64, 256), (4, 16, 128)):
             sizes = ("HEADS", heads), ("WIDTH", width), ("BLOCK", 1024), ("SPAN", span)
-            assert cuda_kernels.cubin("attend_step", (("BF16", bfloat16), *sizes), architecture)
+            for in_8 in (0, 1):
+                given = ("BF16", bfloat16), ("CACHE8", in_8), *sizes
+                assert cuda_kernels.cubin("attention", given, architecture)
             hidden = ("HIDDEN", heads * width)
-            assert cuda_kernels.cubin("add_and_norm", (("BF16", bfloat16), hidden), architecture)
+            assert cuda_kernels.cubin("add_and_norm", (("BF16", bfloat16), ("CACHE8", 0), hidden), architecture)
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("in_8", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("heads", "width"), [(16, 64), (4, 16)])
-def test_on_a_gpu_a_row_attends_to_its_own_positions(dtype: Any, heads: int, width: int) -> None:
+def test_on_a_gpu_a_row_attends_to_its_own_positions(dtype: Any, heads: int, width: int, in_8: bool) -> None:
     torch.manual_seed(heads)
     rows, block = 64, 1024
-    cache = torch.randn(rows, 2, heads, block, width, device="cuda").to(dtype)
+    like = torch.zeros(block, heads * width, device="cuda", dtype=dtype)
+    cache = Cache(like, (rows, heads, block, width), 1, in_8_bits=in_8)
+    (layer,) = cache.layers
+    window = torch.randn(rows, block, 3 * heads * width, device="cuda").to(dtype)
+    torch.ops.voxyard.write_window(window, layer.both, layer.scales, cache.rows)
+    expected = window.view(rows, block, 3, heads, width)[:, :, 1:].permute(0, 2, 3, 1, 4)
+    expected = rounded(expected) if in_8 else expected.clone()
     qkv = torch.randn(rows, 3 * heads * width, device="cuda").to(dtype)
     at = torch.randint(0, block, (rows,), device="cuda")
-    expected_cache = cache.clone()
-    assert Cache(torch.zeros(block, heads * width, device="cuda", dtype=dtype), (1, heads, block, width), 1).kernels
 
-    out = torch.ops.voxyard.attend_step(qkv, cache, at, block)
+    out = torch.ops.voxyard.attend_step(qkv, layer.both, layer.scales, at, block)
     longest = int(at.max())
-    again = torch.ops.voxyard.attend_step(qkv, cache, at, longest + 1)
+    again = torch.ops.voxyard.attend_step(qkv, layer.both, layer.scales, at, longest + 1)
 
-    assert error(out, attended(qkv, expected_cache, at)) < ERROR[dtype]
-    assert torch.equal(cache, expected_cache)
+    assert error(out, attended(qkv, expected, at, rounded if in_8 else lambda values: values)) < ERROR[dtype]
+    assert layer.both is not None
+    read = layer.both if layer.scales is None else layer.both.double() * layer.scales.double()[..., None]
+    assert torch.equal(read, expected)
     assert torch.equal(out, again)
     others_idle = torch.zeros_like(at)
     others_idle[3] = at[3]
-    assert torch.equal(torch.ops.voxyard.attend_step(qkv, cache, others_idle, block)[3], out[3])
+    alone = torch.ops.voxyard.attend_step(qkv, layer.both, layer.scales, others_idle, block)
+    assert torch.equal(alone[3], out[3])
 
 
 @pytest.mark.gpu

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -28,6 +29,7 @@ from voxyard.bark.model.noise import key
 from voxyard.bark.weights.checkpoint import BarkCheckpoint, load
 
 LIKELY = Restriction(20, 0.9)
+LOW = "float32", "bfloat16", "int8", "int8 beside bfloat16"
 
 
 class Host:
@@ -138,18 +140,21 @@ def faked(model: Any) -> Any:
     return model
 
 
-@pytest.mark.parametrize("low", ["float32", "bfloat16", "int8", "int8 beside bfloat16"])
 @pytest.mark.parametrize(
-    ("likely", "voiced", "kernels"),
-    [(Restriction(), False, True), pytest.param(LIKELY, True, False, marks=pytest.mark.slow)],
+    ("low", "likely", "voiced", "kernels"),
+    [
+        *((low, Restriction(), False, True) for low in (*LOW, "cache beside bfloat16")),  # which kernels alone read
+        *(pytest.param(low, LIKELY, True, False, marks=pytest.mark.slow) for low in LOW),
+    ],
 )
 def test_every_transformer_stays_on_the_gpu_and_waits_where_meant(
     tiny_model: Path, history: Any, monkeypatch: pytest.MonkeyPatch, low: str, likely: Restriction, voiced: bool,
     kernels: bool,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(attention, "available", lambda *_: kernels)
+    monkeypatch.setattr(attention, "problem", lambda *_, **__: None if kernels else "they are not wanted")
     monkeypatch.setattr(cuda_step, "normalises", lambda *_: kernels)
     loaded, in_8_bits = load(tiny_model, precision="bfloat16" if "bfloat16" in low else "float32"), "int8" in low
+    narrow = "cache" in low
     layout, voice = loaded.layout, history.random(300, 450) if voiced else None
     full = functools.partial(dense, device="cuda")
     linear = functools.partial(int8, device="cuda") if in_8_bits else full
@@ -167,10 +172,12 @@ def test_every_transformer_stays_on_the_gpu_and_waits_where_meant(
             texts = [semantic.SemanticWork(n, range(5, 9), past, key(7, n, 0, "semantic")) for n in range(3)]
             options = semantic.SemanticOptions(limit=4, check_every=4, likely=likely)
             gpt = moved(first, "cuda")
-            semantic.speak(Decoder(gpt, gpt.cache(2)), layout.semantic, texts, options, done.append)
+            semantic.speak(Decoder(gpt, gpt.cache(2, in_8_bits=narrow)), layout.semantic, texts, options, done.append)
             works = [coarse.CoarseWork(n, range(6), voice, key(7, n, 0, "coarse")) for n in range(3)]
             gpt = moved(second, "cuda")
-            coarse.speak(Decoder(gpt, gpt.cache(2)), layout.coarse, works, 0.7, done.append, likely=likely)
+            coarse.speak(
+                Decoder(gpt, gpt.cache(2, in_8_bits=narrow)), layout.coarse, works, 0.7, done.append, likely=likely
+            )
             fine.speak(moved(third, "cuda"), layout.fine, done[-1].codes, voice, key(7, 0, 0, "fine"), 0.5)
 
     assert len(done) == 6
@@ -335,10 +342,22 @@ def test_a_replayed_prefill_and_every_replayed_step_report_progress(
     assert (windows, len(reports)) == (2, 2 + 3)
 
 
-def test_the_cache_on_a_gpu_takes_the_memory_that_is_counted_for_its_rows(checkpoint: BarkCheckpoint) -> None:
+@pytest.mark.parametrize("in_8_bits", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_cache_on_a_gpu_takes_the_memory_that_is_counted_for_its_rows(
+    checkpoint: BarkCheckpoint, monkeypatch: pytest.MonkeyPatch, in_8_bits: bool, dtype: Any
+) -> None:
+    monkeypatch.setattr(attention, "problem", lambda *_, **__: None)
     gpt, sizes = moved(causal_gpt(checkpoint.model.coarse_acoustics), "meta"), checkpoint.model.config.semantic_config
-    cache = gpt.cache(3)
+    gpt = replace(gpt, positions=gpt.positions.to(dtype))
+    cache = gpt.cache(3, in_8_bits=in_8_bits)
 
-    taken = sum(layer.keys.untyped_storage().nbytes() for layer in cache.layers)  # values lie in the same storage
+    taken = 0
+    for layer in cache.layers:
+        taken += layer.keys.untyped_storage().nbytes()  # values lie in the same storage
+        taken += 0 if layer.scales is None else layer.scales.nbytes
 
-    assert taken == 3 * row_bytes(sizes.num_layers, sizes.hidden_size, sizes.block_size, 4)
+    expected = row_bytes(
+        sizes.num_layers, sizes.num_heads, sizes.hidden_size, sizes.block_size, dtype.itemsize, in_8_bits=in_8_bits
+    )
+    assert taken == 3 * expected == 3 * cache.row_bytes(sizes.block_size)

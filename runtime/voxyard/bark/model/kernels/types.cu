@@ -15,3 +15,12 @@ typedef float T;
 __device__ inline float wide(T x) { return x; }
 __device__ inline T narrow(float x) { return x; }
 #endif
+
+// S is what the cache holds: values of T, or with CACHE8 (a macro, 1 or 0) whole numbers from -127 to 127, each times
+// the scale of its position and head.
+#if CACHE8
+typedef signed char S;
+__device__ inline float wide(S x) { return x; }
+#else
+typedef T S;
+#endif

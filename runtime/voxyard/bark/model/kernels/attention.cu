@@ -1,14 +1,15 @@
-// Attention of one token a row to its cache, the decode step of a causal stage.
+// Attention of one token a row to its cache, the decode step of a causal stage; and a prefill's keys and values to it.
 //
-// Macros: BF16 1 or 0 (else float32), HEADS, WIDTH of a head, BLOCK positions of the cache, SPAN positions of a block
-// of threads.
+// Macros: BF16, CACHE8, HEADS, WIDTH of a head, BLOCK positions of the cache, SPAN positions of a block of threads.
 //
 // A row's sums are taken in one order, whatever stands in the other rows: SPAN positions from 0 on by each block, then
-// the blocks from the first to the last. A row reads its own positions and no more, so an unused row costs little.
+// the blocks from the first to the last. A row reads its own positions and no more, so an unused row costs little. The
+// new position is read as the cache holds it.
 
 constexpr int THREADS = 128, WARPS = THREADS / 32;
 constexpr int HIDDEN = HEADS * WIDTH;
-constexpr int VECTOR = 16 / sizeof(T);                       // values of a load of 16 bytes
+constexpr int VALUES = HEADS * BLOCK;                        // positions of a row's keys, which its values follow
+constexpr int VECTOR = 16 / sizeof(S);                       // values of the cache in 16 bytes
 constexpr int LANES = WIDTH / VECTOR;                        // threads that share a position
 constexpr int GROUPS = THREADS / LANES;                      // positions at a time
 constexpr int DEEP = GROUPS < 32 ? 32 / GROUPS : 1;          // positions of a thread that are loaded together
@@ -17,18 +18,43 @@ constexpr int TILE = GROUPS * DEEP;
 constexpr int PARTS = (BLOCK + SPAN - 1) / SPAN;
 constexpr int PART = WIDTH + 2;                              // of a span: its largest score, its sum, its values
 
+struct alignas(16) Stored { S of[VECTOR]; };
 struct alignas(16) Vector { T of[VECTOR]; };
 
 __device__ inline Vector load(const T* from) { return *reinterpret_cast<const Vector*>(from); }
 
+#if CACHE8
+// The larger one; a number that is none stays.
+__device__ inline float larger(float a, float b) { return a != a || a > b ? a : b; }
+
+// A thread's values as the cache holds them, and the position's scale. Infinite values have none: it is no number.
+__device__ inline Stored stored(const Vector& values, T* scale) {
+  float largest = 1e-30f;  // of zeros
+#pragma unroll
+  for (int i = 0; i < VECTOR; ++i) largest = larger(fabsf(wide(values.of[i])), largest);
+#pragma unroll
+  for (int far = LANES / 2; far; far /= 2) largest = larger(__shfl_xor_sync(~0u, largest, far), largest);
+  *scale = narrow(largest / 127 + (largest - largest));
+  const float factor = 1 / wide(*scale);
+  Stored made;
+#pragma unroll
+  for (int i = 0; i < VECTOR; ++i) {
+    made.of[i] = (S)fminf(fmaxf(rintf(wide(values.of[i]) * factor), -127.0f), 127.0f);
+  }
+  return made;
+}
+#else
+__device__ inline Stored stored(const Vector& values, T*) { return *reinterpret_cast<const Stored*>(&values); }
+#endif
+
 // Copies of 16 bytes to shared memory that take no register and do not wait. A thread reads what it has copied itself,
 // so no barrier is needed.
-__device__ inline void copy(Vector* to, const T* from) {
+__device__ inline void copy(Stored* to, const S* from) {
 #if __CUDA_ARCH__ >= 800
   const unsigned at = (unsigned)__cvta_generic_to_shared(to);
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
 #else
-  *to = load(from);
+  *to = *reinterpret_cast<const Stored*>(from);
 #endif
 }
 
@@ -59,7 +85,8 @@ __device__ inline float factor(float own, float total, float largest) {
 // Attention of a span of positions: grid (spans to read, heads, rows). Writes the new key and value to the cache.
 extern "C" __global__ void __launch_bounds__(THREADS, 6) attend_spans(
     const T* __restrict__ qkv,          // (rows, 3, heads, width)
-    T* cache,                           // (rows, 2, heads, block, width)
+    S* cache,                           // (rows, 2, heads, block, width)
+    T* scales,                          // (rows, 2, heads, block), with CACHE8
     const long long* __restrict__ at,   // (rows): the new position; those before it are read
     float* __restrict__ parts) {        // (rows, heads, PARTS, PART)
   const int span = blockIdx.x, head = blockIdx.y, row = blockIdx.z;
@@ -68,25 +95,30 @@ extern "C" __global__ void __launch_bounds__(THREADS, 6) attend_spans(
   const int end = min(last, begin + SPAN - 1);  // the last position of this span
   const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES, warp = threadIdx.x / 32;
   const T* fresh = qkv + ((long long)row * 3 * HEADS + head) * WIDTH + lane * VECTOR;
-  T* keys = cache + ((long long)row * 2 * HEADS + head) * BLOCK * WIDTH + lane * VECTOR;
+  const long long first = ((long long)row * 2 * HEADS + head) * BLOCK;  // the keys' first position
+  S* keys = cache + first * WIDTH + lane * VECTOR;
 
-  if (end == last && group == (last - begin) % GROUPS) {
-    T* at_position = keys + last * WIDTH;
-    *reinterpret_cast<Vector*>(at_position) = load(fresh + HIDDEN);
-    *reinterpret_cast<Vector*>(at_position + HEADS * BLOCK * WIDTH) = load(fresh + 2 * HIDDEN);
-  }
-  __shared__ Vector ring[STAGES][2][DEEP][THREADS];
+  __shared__ Stored ring[STAGES][2][DEEP][THREADS], newest[2][LANES];
   auto fetch = [&](int tile, int stage) {
 #pragma unroll
     for (int n = 0; n < DEEP; ++n) {
       const int position = tile + n * GROUPS + group;
-      if (position > end) continue;
-      const T* from = keys + position * WIDTH;
-      copy(&ring[stage][0][n][threadIdx.x], position == last ? fresh + HIDDEN : from);
-      copy(&ring[stage][1][n][threadIdx.x], position == last ? fresh + 2 * HIDDEN : from + HEADS * BLOCK * WIDTH);
+      if (position > end || position == last) continue;
+      const S* from = keys + position * WIDTH;
+      copy(&ring[stage][0][n][threadIdx.x], from);
+      copy(&ring[stage][1][n][threadIdx.x], from + VALUES * WIDTH);
     }
     end_of_tile();
   };
+#if CACHE8
+  alignas(16) __shared__ T scale_of[2][SPAN];
+  constexpr int TOGETHER = 16 / sizeof(T);
+  for (int i = threadIdx.x * TOGETHER; i < 2 * SPAN; i += THREADS * TOGETHER) {  // on their way with the first tile
+    const int part = i / SPAN, position = begin + i % SPAN;
+    const T* from = scales + first + part * VALUES + position;
+    if (position <= end) copy(reinterpret_cast<Stored*>(&scale_of[part][i % SPAN]), reinterpret_cast<const S*>(from));
+  }
+#endif
 #pragma unroll
   for (int stage = 0; stage < STAGES - 1; ++stage) fetch(begin + stage * TILE, stage);
   const float scale = rsqrtf((float)WIDTH) * 1.4426950408889634f;  // scores in powers of 2
@@ -95,23 +127,51 @@ extern "C" __global__ void __launch_bounds__(THREADS, 6) attend_spans(
 #pragma unroll
   for (int i = 0; i < VECTOR; ++i) q[i] = wide(asked.of[i]) * scale;
 
+  T newest_scale[2];
+  if (end == last) {  // all take part in the shuffles, one group has the position
+#pragma unroll
+    for (int part = 0; part < 2; ++part) {
+      const Stored made = stored(load(fresh + (1 + part) * HIDDEN), &newest_scale[part]);
+      if (group != (last - begin) % GROUPS) continue;
+      newest[part][lane] = made;
+      *reinterpret_cast<Stored*>(keys + (part * VALUES + last) * WIDTH) = made;
+#if CACHE8
+      if (lane == 0) scales[first + part * VALUES + last] = newest_scale[part];
+#endif
+    }
+  }
+  auto at_position = [&](int part, int position, const Stored& fetched) {
+    return position == last ? newest[part][lane] : fetched;
+  };
+  auto scale_at = [&](int part, int position) {
+#if CACHE8
+    return wide(position == last ? newest_scale[part] : scale_of[part][position - begin]);
+#else
+    return 1.0f;
+#endif
+  };
+
   int stage = 0;
   for (int tile = begin; tile <= end; tile += TILE, stage = (stage + 1) % STAGES) {
     wait_for_tile();
+#if CACHE8
+    if (tile == begin) __syncthreads();  // for the scales, which others have copied
+#endif
     fetch(tile + (STAGES - 1) * TILE, (stage + STAGES - 1) % STAGES);  // where the tile before this one was
     float score[DEEP], before = largest;
 #pragma unroll
     for (int n = 0; n < DEEP; ++n) {
-      const bool read = tile + n * GROUPS + group <= end;
+      const int position = tile + n * GROUPS + group;
+      const bool read = position <= end;
       float sum = 0;
       if (read) {
-        const Vector k = ring[stage][0][n][threadIdx.x];
+        const Stored k = at_position(0, position, ring[stage][0][n][threadIdx.x]);
 #pragma unroll
         for (int i = 0; i < VECTOR; ++i) sum += q[i] * wide(k.of[i]);
       }
 #pragma unroll
       for (int far = LANES / 2; far; far /= 2) sum += __shfl_xor_sync(~0u, sum, far);
-      score[n] = read ? sum : MINUS_INFINITY;
+      score[n] = read ? sum * scale_at(0, position) : MINUS_INFINITY;
       largest = fmaxf(largest, score[n]);
     }
     if (tile + group <= end) {  // else this group has none in the tile
@@ -121,12 +181,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 6) attend_spans(
       for (int i = 0; i < VECTOR; ++i) y[i] *= kept;
 #pragma unroll
       for (int n = 0; n < DEEP; ++n) {
-        if (tile + n * GROUPS + group > end) continue;
-        const float weight = exp2f(score[n] - largest);
-        const Vector v = ring[stage][1][n][threadIdx.x];
+        const int position = tile + n * GROUPS + group;
+        if (position > end) continue;
+        const float weight = exp2f(score[n] - largest), share = weight * scale_at(1, position);
+        const Stored v = at_position(1, position, ring[stage][1][n][threadIdx.x]);
         total += weight;
 #pragma unroll
-        for (int i = 0; i < VECTOR; ++i) y[i] += weight * wide(v.of[i]);
+        for (int i = 0; i < VECTOR; ++i) y[i] += share * wide(v.of[i]);
       }
     }
   }
@@ -190,4 +251,21 @@ extern "C" __global__ void __launch_bounds__(WIDTH) join_spans(
     y += weight * value[n];
   }
   out[(long long)row * HIDDEN + head * WIDTH + threadIdx.x] = narrow(y / total);
+}
+
+// Keys and values of windows, from position 0 on: grid (positions, windows), 2 x HEADS x LANES threads.
+extern "C" __global__ void __launch_bounds__(2 * HEADS * LANES) write_window(
+    const T* __restrict__ qkv,           // (windows, positions, 3, heads, width)
+    S* __restrict__ cache,               // (rows, 2, heads, block, width)
+    T* __restrict__ scales,              // (rows, 2, heads, block), with CACHE8
+    const long long* __restrict__ rows)  // (windows): the row of the cache that each fills
+{
+  const int position = blockIdx.x, lane = threadIdx.x % LANES, part = threadIdx.x / LANES;  // part: key or value, head
+  const T* from = qkv + (((long long)blockIdx.y * gridDim.x + position) * 3 * HEADS + HEADS + part) * WIDTH;
+  const long long to = (rows[blockIdx.y] * 2 * HEADS + part) * BLOCK + position;
+  T scale;
+  *reinterpret_cast<Stored*>(cache + to * WIDTH + lane * VECTOR) = stored(load(from + lane * VECTOR), &scale);
+#if CACHE8
+  if (lane == 0) scales[to] = scale;
+#endif
 }
