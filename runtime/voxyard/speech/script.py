@@ -18,7 +18,7 @@ from voxyard.speech.reading.reader import readings
 from voxyard.speech.requests import Boundary, Request
 from voxyard.speech.text.boundaries import ends_paragraph, with_full_stops
 from voxyard.speech.text.chunks import TextChunk, check_text, split
-from voxyard.speech.text.sentences import language_spans, most_spoken, script_language
+from voxyard.speech.text.sentences import language_code, language_spans, most_spoken, script_language
 
 _MOST_TIMES, _MOST_MORE = 20, 1000  # the spoken text may be so many times as long, and so many characters
 
@@ -414,8 +414,12 @@ def script_note(
 
 
 def unknown_language_note(language: str | None) -> str | None:
-    """Warning where CLDR names no language of this code: the text is then cut and read by the rules of none."""
-    if language is None:
+    """Warning where CLDR names no language of this code: the text is then cut and read by the rules of none.
+
+    Raises:
+        SpeechError: it is no language code.
+    """
+    if language_code(language) is None:
         return None
     from babel.core import Locale
 

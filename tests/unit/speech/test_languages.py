@@ -8,8 +8,9 @@ import pytest
 from frontends import TonesFrontend
 
 from voxyard.speech.cast import cast_of
+from voxyard.speech.errors import SpeechError
 from voxyard.speech.reading.markup import EditedText
-from voxyard.speech.script import Script, prepare_script, script_note
+from voxyard.speech.script import Script, prepare_script, script_note, unknown_language_note
 
 ENGLISH = "He came home at 3 in the morning and slept for a long time."
 POLISH = "Wrócił do domu o świcie i długo spał."
@@ -181,3 +182,14 @@ def test_the_work_for_parts_grows_with_their_number(monkeypatch: pytest.MonkeyPa
     assert len(made.chunks) >= 400
     assert len(looks) < 100 * len(starts)
     assert len(asked) < 5
+
+
+@pytest.mark.parametrize(("language", "warned"), [(None, False), ("pt-BR", False), ("fil", False), ("xx", True)])
+def test_a_code_that_names_no_language_has_a_warning(language: str | None, warned: bool) -> None:
+    found = unknown_language_note(language)
+    assert (found is not None and f"the language {language!r} is not known" in found) == warned
+
+
+def test_what_is_no_code_is_refused_and_not_warned_of_first() -> None:
+    with pytest.raises(SpeechError, match=r"'German' is no language code, expected one such as en or pt-BR"):
+        unknown_language_note("German")
