@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Self
 
 from prometheus_client import CollectorRegistry
 
@@ -60,7 +60,7 @@ class AppState:
 
     section: ServiceSection
     pauses: Pauses
-    engine: Frontend
+    engine_frontend: Frontend
     pool: Pool
     registry: CollectorRegistry
     gpus: Callable[[], Sequence[Gpu]] = tuple
@@ -70,7 +70,7 @@ class AppState:
     def __enter__(self) -> Self:
         section = self.section
         self.keys = None if section.keys is None else Keys(section.keys)  # None: no API key is required
-        self.webhook_rules, self.models = read_rules(section), open_models(self.engine.engine, section.models)
+        self.webhook_rules, self.models = read_rules(section), open_models(self.engine_frontend.engine, section.models)
         with ExitStack() as stack:
             self._open_store(stack)
             self._open_queue()
@@ -96,7 +96,7 @@ class AppState:
         name = f"{section.instance or socket.gethostname()}:{os.getpid()}"
         self.store = store = Store(place, service=name, claim_seconds=section.claim_seconds)
         stack.callback(store.close)
-        self.frontend = cast("Frontend", FrontendWithUploads(self.engine, store.voices))
+        self.frontend = FrontendWithUploads(self.engine_frontend, store.voices)
         self.voices = open_voices(self.frontend, section.voices, store.voices)
         self.audio_store = open_audio_store(section, store, shared=isinstance(place, str))
         self.timelines = Timelines(store, self.pauses)
