@@ -23,11 +23,11 @@ from voxyard.service.config import ServiceSection
 from voxyard.service.documents.queue import ChangeNotifier, DocumentQueue
 from voxyard.service.documents.store import Store
 from voxyard.service.documents.submission import UploadReader
-from voxyard.service.errors import BusyError, StoreError
+from voxyard.service.errors import StoreError
 from voxyard.service.fairness import NO_LIMITS, FairThreads, KeyLimits
 from voxyard.service.healthcheck import CANNOT_WORK
 from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
-from voxyard.service.http.rate_limit import RateLimiter, whole_seconds
+from voxyard.service.http.rate_limit import RateLimiter
 from voxyard.service.names import open_models, open_voices
 from voxyard.service.routes.answers import Answers
 from voxyard.service.routes.serializers import Timelines
@@ -181,16 +181,8 @@ class AppState:
 
     def take_request(self, client: str) -> None:
         """Counts a request of a key. Raises BusyError above its rate."""
-        if self.keys is None:
-            return
-        own = self.limits(client).requests_per_minute
-        wait = self.rate_limiter.take(client, own)
-        if wait:
-            raise BusyError(
-                f"rate limit exceeded: {self.rate_limiter.rate(own):g} requests per minute for the key {client}; "
-                f"retry in {whole_seconds(wait)} s",
-                retry_after=wait,
-            )
+        if self.keys is not None:
+            self.rate_limiter.admit(client, self.limits(client).requests_per_minute)
 
     def ready(self) -> tuple[bool, str]:
         """As `readiness`. Returns at once."""
