@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import re
 import threading
@@ -293,7 +292,7 @@ class UploadReader:
     def _extracted(self, upload: Upload, most: int, cancelled: threading.Event) -> ExtractedText:
         try:
             return extract(
-                io.BytesIO(upload.content),
+                upload.content,
                 upload.name,
                 upload.media_type,
                 max_characters=most,
