@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from prometheus_client import CollectorRegistry
@@ -22,10 +23,9 @@ from voxyard.service.auth.sessions import Sessions, open_secret
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.queue import ChangeNotifier, DocumentQueue
 from voxyard.service.documents.store import Store
-from voxyard.service.documents.submission import UploadReader
+from voxyard.service.documents.submission import read_upload
 from voxyard.service.errors import StoreError
 from voxyard.service.fairness import NO_LIMITS, FairThreads, KeyLimits
-from voxyard.service.healthcheck import CANNOT_WORK
 from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
 from voxyard.service.http.rate_limit import RateLimiter
 from voxyard.service.names import open_models, open_voices
@@ -112,12 +112,13 @@ class AppState:
     def _open_queue(self) -> None:
         """The queue of documents, and who hears of their changes."""
         self.notifier, self._webhooks = ChangeNotifier(), WebhookSender(self.webhook_rules, self.store)
-        read_upload = UploadReader(
-            self.frontend, self.voices, self.section, self.limits, self.reading, self.code_blocks
-        )
+        read = partial(
+            read_upload, frontend=self.frontend, voices=self.voices, section=self.section,
+            limits=self.limits, reading=self.reading, code=self.code_blocks,
+        )  # fmt: skip
         self.queue = DocumentQueue(
             self.store, self.audio_store, self.pool, self.section, self.pauses, self._on_change, self.notifier.forget,
-            limits=self.limits, read_upload=read_upload,
+            limits=self.limits, read_upload=read,
         )  # fmt: skip
         self._peers = None  # no other service can have its documents
         if self.store.postgres is not None:
@@ -184,10 +185,6 @@ class AppState:
         if self.keys is not None:
             self.rate_limiter.admit(client, self.limits(client).requests_per_minute)
 
-    def ready(self) -> tuple[bool, str]:
-        """As `readiness`. Returns at once."""
-        return readiness(self.pool, self.queue, self.graceful_shutdown)
-
 
 def open_audio_store(section: ServiceSection, store: Store, *, shared: bool) -> AudioStore:
     """The audio files of the settings, checked to be those of the store's documents. Raises StoreError."""
@@ -199,38 +196,3 @@ def open_audio_store(section: ServiceSection, store: Store, *, shared: bool) -> 
         reserve=section.disk_reserve_mib * _MIB,
         shared_usage=store.audio_bytes if files.used_bytes() is None else None,
     )
-
-
-def readiness(pool: Pool, queue: DocumentQueue, graceful_shutdown: GracefulShutdown) -> tuple[bool, str]:
-    """True where a worker has its model loaded and documents are dispatched, and the reason as a sentence.
-
-    Workers that have ended for want of work are as good as loaded, also while one of them loads its model again.
-    """
-    if graceful_shutdown.announced and not graceful_shutdown.draining:
-        return False, "the service is about to shut down and still accepts requests: send new ones elsewhere"
-    if graceful_shutdown.draining:
-        return (
-            False,
-            f"the service is shutting down and waits for {graceful_shutdown.describe_pending() or 'open requests'}",
-        )
-    if pool.ended is not None:
-        return False, f"{CANNOT_WORK}: the worker pool has stopped: {pool.ended}"
-    if queue.problem is not None:
-        return False, f"no documents are dispatched: {queue.problem}"
-    workers = pool.workers()
-    loaded = sum(worker.state in ("ready", "busy") for worker in workers)
-    waiting = "; ".join(worker.reason for worker in workers if worker.state == "waiting")
-    if loaded:
-        summary = f"{loaded} of {len(workers)} workers have their model loaded"
-        return True, f"{summary}; waiting: {waiting}" if waiting else summary
-    if any(worker.state in ("released", "stopping") or worker.woken for worker in workers):
-        return True, "no worker has its model loaded, as there was nothing to speak: the next request starts one"
-    reasons = "; ".join(
-        worker.reason if worker.state == "waiting" else f"{worker.device}: {worker.reason or worker.state}"
-        for worker in workers
-    )
-    if not any(worker.state == "waiting" for worker in workers):
-        reasons = pool.waiting or reasons
-    if workers and all(worker.state == "off" for worker in workers):
-        return False, f"{CANNOT_WORK}: no worker could be started ({reasons})"
-    return False, f"no worker has its model loaded ({reasons})"

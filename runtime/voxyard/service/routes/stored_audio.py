@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-import shutil
-import tempfile
 import threading
-from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from email.utils import formatdate
 from functools import partial
-from typing import TYPE_CHECKING
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
@@ -18,25 +15,19 @@ from fastapi import Request, status
 from starlette.responses import Response, StreamingResponse
 
 from voxyard.service.audio.store import AudioStore, audio_name, book_name
-from voxyard.service.audiobook.chapters import chapter_marks
-from voxyard.service.documents.records import Chapter, Document, StoredChunk, with_spans
-from voxyard.service.errors import ConflictError, NoRoomError, NotFoundError, UnavailableError
+from voxyard.service.audiobook.chapters import write_audiobook
+from voxyard.service.documents.records import Document
+from voxyard.service.errors import ConflictError, NotFoundError
 from voxyard.service.http.errors import envelope
 from voxyard.service.routes import document_stream
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import LiveResponse
 from voxyard.speech.audio import audiobook
-from voxyard.speech.audio.encoder import MEDIA_TYPES, Format, Tags
-from voxyard.speech.audio.joining import Pauses
-from voxyard.speech.requests import SAMPLE_RATE
-
-if TYPE_CHECKING:
-    from voxyard.speech.requests import Audio
+from voxyard.speech.audio.encoder import MEDIA_TYPES, Format
 
 log = logging.getLogger(__name__)
 
 PAUSED_STALL_SECONDS = 3600.0  # a paused player reads nothing
-_AUDIOBOOK_ROOM = 1.1  # of what its bit rate makes
 _RANGE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?")
 
 
@@ -93,7 +84,7 @@ def _audiobook_response(
     chapters, cover = state.store.chapters(id), state.store.cover(id)
     name, reading = book_name(document.audio), state.encodings.reading
     try:
-        _write_audiobook(state.audio_store, document, chunks, state.pauses, chapters, cover, cancelled)
+        write_audiobook(state.audio_store, document, chunks, state.pauses, chapters, cover, cancelled)
         found = stored_response(request, state.audio_store, document, name, audiobook.MEDIA_TYPE, headers, reading)
         if found is None:
             raise NotFoundError(f"document {id} has no complete audio")
@@ -102,56 +93,6 @@ def _audiobook_response(
             raise
         return _audiobook_response(request, state, id, headers, cancelled)  # of the audio that has replaced it
     return found
-
-
-def _write_audiobook(
-    audio_store: AudioStore,
-    document: Document,
-    chunks: Sequence[StoredChunk],
-    pauses: Pauses,
-    chapters: Sequence[Chapter],
-    cover: bytes | None,
-    cancelled: threading.Event,
-) -> None:
-    """Writes the audiobook, unless it is there. Blocks for as long as encoding takes, or until it is `cancelled`.
-
-    Raises:
-        NoRoomError: it does not fit on the disk or into the quota.
-        NotFoundError: the document was deleted.
-        EncodeError: FFmpeg fails.
-        UnavailableError: it was cancelled.
-    """
-    if audio_store.size(document.id, book_name(document.audio)) is not None:
-        return
-    if cover is not None and not audiobook.is_cover(cover):
-        log.warning("document %s: its cover is no readable JPEG or PNG image, and is left out", document.id)
-        cover = None
-    spans = [span for _, span in with_spans(chunks, pauses)]
-    samples = spans[-1].end if spans else 0
-    need = samples / SAMPLE_RATE * audiobook.BIT_RATE / 8 * _AUDIOBOOK_ROOM + len(cover or b"")
-    if audio_store.room_bytes() < need:
-        raise NoRoomError(
-            f"no room for the audiobook of about {need / 2**20:.1f} MiB: delete documents, or raise --disk-quota"
-        )
-
-    def audio() -> Iterator[Audio]:
-        for piece in audio_store.pieces(document.id, chunks, pauses, revision=document.audio):
-            if cancelled.is_set():
-                raise UnavailableError("the service is shutting down: retry in 10 s", retry_after=10.0)
-            yield piece.audio
-
-    with tempfile.TemporaryFile() as scratch:  # the place of the audio may be a bucket, where no file can seek
-        audiobook.write(
-            scratch,
-            audio(),
-            samples=samples,
-            tags=Tags(document.title, document.author, language=document.language),
-            marks=chapter_marks(chapters, spans),
-            cover=cover,
-        )
-        scratch.seek(0)
-        with audio_store.write(document.id, book_name(document.audio)) as file:
-            shutil.copyfileobj(scratch, file)
 
 
 def stored_response(
