@@ -261,10 +261,10 @@ class _SentChunks:
         self.whole = max(self.whole, len(at.spans))
 
 
-async def counted_events(
+async def events_of_key(
     state: AppState, client: str, id: str, last_event: str | None, prefix: str
 ) -> AsyncGenerator[bytes, None]:
-    """As `events`, within the streams of a key. Raises BusyError where it has `MOST_EVENTS`."""
+    """As `events`, while the key has fewer than `MOST_EVENTS` such streams. Raises BusyError where it has as many."""
     streams = state.open_events
     if streams[client] >= MOST_EVENTS:
         raise BusyError(f"{MOST_EVENTS} event streams of the key are open: close one of them", retry_after=1)

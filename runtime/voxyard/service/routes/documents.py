@@ -192,7 +192,7 @@ async def follow_document(
 ) -> Response:
     """Server-sent events of each change. `Last-Event-ID` resumes after a lost connection."""
     await run_sync(state.store.document, id, client.name)
-    events = document_stream.counted_events(state, client.name, id, last_event_id, prefix)
+    events = document_stream.events_of_key(state, client.name, id, last_event_id, prefix)
     return LiveResponse(events, media_type="text/event-stream")
 
 
