@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 
 def parts(of: type) -> set[str]:
     """Names of a class, and those that it and its bases give to themselves at the start."""
-    starts = [each.__init__ for each in of.__mro__ if "__init__" in vars(each) and each is not object]
+    starts = [vars(each)["__init__"] for each in of.__mro__[:-1] if "__init__" in vars(each)]
     return {*dir(of), *(name for start in starts for name in start.__code__.co_names)}
 
 
