@@ -139,7 +139,9 @@ class AppState:
         self.preparing = FairThreads("voxyard-preparing", self.limits)  # of documents
         # Of changes to documents and voices: each waits for the disk, and for the others.
         self.changing = FairThreads("voxyard-changing", self.limits)
-        self.reading_texts = FairThreads("voxyard-reading-texts", self.limits)  # of speech requests, which are short
+        self.preparing_speech = FairThreads(
+            "voxyard-preparing-speech", self.limits
+        )  # of speech requests, which are short
         self.audiobooks = FairThreads("voxyard-audiobook", self.limits, threads=4)  # each takes a core
 
     def _open_metrics(self) -> None:
@@ -172,18 +174,18 @@ class AppState:
         if self.word_aligner is not None:
             self.word_aligner.notice(document)
 
-    def limits(self, client: str) -> KeyLimits:
-        """Limits of a client's key."""
-        return NO_LIMITS if self.keys is None else self.keys.limits(client)
+    def limits(self, owner: str) -> KeyLimits:
+        """Limits of a key."""
+        return NO_LIMITS if self.keys is None else self.keys.limits(owner)
 
-    def lexicon(self, client: str) -> Lexicon | None:
-        """Lexicon of a client's key. May read a file: not for the event loop."""
-        return None if self.keys is None else self.keys.lexicon(client)
+    def lexicon(self, owner: str) -> Lexicon | None:
+        """Lexicon of a key. May read a file: not for the event loop."""
+        return None if self.keys is None else self.keys.lexicon(owner)
 
-    def take_request(self, client: str) -> None:
+    def take_request(self, owner: str) -> None:
         """Counts a request of a key. Raises BusyError above its rate."""
         if self.keys is not None:
-            self.rate_limiter.admit(client, self.limits(client).requests_per_minute)
+            self.rate_limiter.admit(owner, self.limits(owner).requests_per_minute)
 
 
 def open_audio_store(section: ServiceSection, store: Store, *, shared: bool) -> AudioStore:

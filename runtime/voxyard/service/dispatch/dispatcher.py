@@ -176,7 +176,7 @@ class DocumentDispatcher:
         """Begins documents for which there is room: to read uploads, and to synthesize what is read."""
         for stage in STAGES:
             while self._dispatching and not self._left_to_others:
-                if stage == "reading" and len(self._threads_of("reading")) >= MAX_CONCURRENT:
+                if stage == "extracting" and len(self._threads_of("extracting")) >= MAX_CONCURRENT:
                     break
                 busy = self._dispatched.by_owner(stage)
                 id = self._claims.take(stage, busy, room=self._has_room(stage, busy))
@@ -192,7 +192,7 @@ class DocumentDispatcher:
 
     def _has_room(self, stage: Stage, busy: Counter[str]) -> bool:
         """True where one more document of any key may be dispatched: of a shared one, if workers begin it soon."""
-        if stage == "reading":  # a key never has all places
+        if stage == "extracting":  # a key never has all places
             return max(busy.values(), default=0) < MAX_CONCURRENT - 1
         if busy.total() >= self.section.active_documents:
             return False
@@ -247,7 +247,7 @@ class DocumentDispatcher:
                 self._claims.look_again()
                 return
             if document.extracting:
-                if len(self._threads_of("reading")) < MAX_CONCURRENT:
+                if len(self._threads_of("extracting")) < MAX_CONCURRENT:
                     self._parked.pop(id, None)
                     self._extract(document)
                 else:
@@ -271,7 +271,7 @@ class DocumentDispatcher:
         def work() -> NewDocument:
             return self.read_upload(document, self.store.upload(document.id), active.cancelled)
 
-        self._in_thread(active, "reading", work, partial(self._store_text, document.id))
+        self._in_thread(active, "extracting", work, partial(self._store_text, document.id))
         self.on_change(document.id)
 
     def _in_thread(

@@ -39,18 +39,18 @@ async def document_audio(
     Where its audio was replaced since it was read, and the file of then is gone, it is the new audio.
     """
     name, media_type = audio_name(document.audio, format), MEDIA_TYPES[format]
-    reading = state.encodings.reading  # many readers at once wait for each other, and other requests do not
-    stored = partial(stored_response, request, state.audio_store, document, name, media_type, headers, reading)
-    found = await run_sync(stored, limiter=reading)
+    threads = state.encodings.file_threads  # many readers at once wait for each other, and other requests do not
+    stored = partial(stored_response, request, state.audio_store, document, name, media_type, headers, threads)
+    found = await run_sync(stored, limiter=threads)
     if found is None and (latest := await run_sync(state.store.document, document.id)).audio != document.audio:
         return await document_audio(request, state, latest, format, headers)
     if found is None and format != "wav":
         growing = await document_stream.encoded_copy(state, document, format)
         if growing is not None:
             return LiveResponse(growing, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS)
-        found = await run_sync(stored, limiter=reading)
+        found = await run_sync(stored, limiter=threads)
     if found is None:
-        there = await run_sync(state.audio_store.names, document.id, limiter=reading)
+        there = await run_sync(state.audio_store.names, document.id, limiter=threads)
         log.warning("document %s: %s is not there, only %s", document.id, name, ", ".join(there) or "nothing")
         raise NotFoundError(f"document {document.id} has no complete audio")
     return found
@@ -82,10 +82,10 @@ def _audiobook_response(
 ) -> Response:
     document, chunks = state.store.snapshot(id)
     chapters, cover = state.store.chapters(id), state.store.cover(id)
-    name, reading = book_name(document.audio), state.encodings.reading
+    name, threads = book_name(document.audio), state.encodings.file_threads
     try:
         write_audiobook(state.audio_store, document, chunks, state.pauses, chapters, cover, cancelled)
-        found = stored_response(request, state.audio_store, document, name, audiobook.MEDIA_TYPE, headers, reading)
+        found = stored_response(request, state.audio_store, document, name, audiobook.MEDIA_TYPE, headers, threads)
         if found is None:
             raise NotFoundError(f"document {id} has no complete audio")
     except NotFoundError:
@@ -102,12 +102,12 @@ def stored_response(
     name: str,
     media_type: str,
     headers: Mapping[str, str],
-    reading: CapacityLimiter,
+    threads: CapacityLimiter,
 ) -> Response | None:
     """A file of a document, or the requested range of it; to HEAD the headers alone; None where there is no such file.
 
     A Range header that is not a single range, or whose If-Range names another file, is ignored. The file is read in
-    the threads of `reading`, one block at a time, by turns with those of other responses. Blocks.
+    the `threads`, one block at a time, by turns with those of other responses. Blocks.
     """
     size = audio_store.size(document.id, name)
     if size is None:
@@ -134,7 +134,7 @@ def stored_response(
     code = status.HTTP_200_OK if found is None else status.HTTP_206_PARTIAL_CONTENT
     if request.method == "HEAD":
         return Response(status_code=code, media_type=media_type, headers=headers)
-    blocks = _blocks_of(audio_store.stream(document.id, name, start, end), reading)
+    blocks = _blocks_of(audio_store.stream(document.id, name, start, end), threads)
     return StreamingResponse(blocks, status_code=code, media_type=media_type, headers=headers)
 
 
