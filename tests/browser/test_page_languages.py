@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 from pathlib import Path
@@ -160,5 +159,5 @@ def test_what_a_document_is_told_of_itself_is_called_english(
 
 def test_a_persian_page_that_chromium_prints_is_read_in_order(page: Page) -> None:
     page.set_content(f'<html lang="fa" dir="rtl"><title>t</title><p>{PERSIAN} قیمت آن (یعنی ۲٫۵ دلار) بود.</p></html>')
-    found = extract(io.BytesIO(page.pdf()), "f.pdf", None, max_characters=10_000)
+    found = extract(page.pdf(), "f.pdf", None, max_characters=10_000)
     assert found.text == f"{PERSIAN} قیمت آن (یعنی ۲٫۵ دلار) بود."

@@ -32,7 +32,7 @@ from typing import Protocol, TypeVar
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.model import coarse, semantic
 from voxyard.bark.model.coarse import CoarseOutcome, CoarseRows, CoarseWork
-from voxyard.bark.model.decode import Restriction
+from voxyard.bark.model.decode import Batch, Restriction
 from voxyard.bark.model.noise import Stage, key
 from voxyard.bark.model.progress import OnProgress, unwatched
 from voxyard.bark.model.semantic import SemanticOptions, SemanticOutcome, SemanticRows, SemanticWork
@@ -47,28 +47,6 @@ Entering = TypeVar("Entering")
 Leaving = TypeVar("Leaving")
 Onward = TypeVar("Onward")
 Done = TypeVar("Done")
-In = TypeVar("In")
-Out = TypeVar("Out")
-
-
-class Batch(Protocol[In, Out]):
-    """Rows of a stage."""
-
-    def __len__(self) -> int:
-        """Chunks that are not done."""
-
-    @property
-    def free(self) -> int:
-        """Rows without a chunk."""
-
-    def enter(self, work: In, /) -> None:
-        """Give a chunk a free row."""
-
-    def remove(self, unwanted: Callable[[In], bool], /) -> Sequence[In]:
-        """Free the rows of unwanted chunks; these chunks."""
-
-    def step(self) -> list[Out]:
-        """Decode some tokens in every row; returns the chunks that are done."""
 
 
 Take = Callable[[int, bool], Sequence[Entering] | None]  # room, whether to wait → chunks; None: no more will come

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from pathlib import Path
@@ -27,7 +26,7 @@ def read_document(file: Path, code: CodeBlocks = "skip") -> ExtractedText:
     if str(file) == "-":
         if sys.stdin is None:
             raise UnreadableFileError("standard input is closed: name a file, or send the text to it")
-        return extract(io.BytesIO(sys.stdin.buffer.read()), None, None, max_characters=MAX_CHARACTERS, code=code)
+        return extract(sys.stdin.buffer.read(), None, None, max_characters=MAX_CHARACTERS, code=code)
     if not os.path.lexists(file):  # unlike Path's it takes any text
         name = str(file)
         raise UnreadableFileError(

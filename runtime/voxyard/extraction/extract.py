@@ -6,10 +6,10 @@ import codecs
 import re
 import threading
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Literal
 
 from voxyard.extraction.document import (
     CodeBlocks,
@@ -154,27 +154,18 @@ _FEW_SIGNS = 20
 
 
 @dataclass(frozen=True)
-class ExtractedText:
-    r"""Text of a document: `\n` at its line ends, an empty line between its paragraphs, no control characters.
+class ExtractedText(ParsedDocument):
+    r"""Contents of a file of this kind, with a title, in a text with at least one word.
 
-    `chapters` begin at offsets in `text`; `language` (BCP 47) and `author` are what the file says of itself, `cover` is
-    a JPEG. `languages` are the positions from which on it declares another one, None: its own.
+    It has `\n` at its line ends, an empty line between its paragraphs and no control characters.
     """
 
     title: str
-    text: str
-    kind: Kind
-    chapters: tuple[TextChapter, ...] = ()
-    language: str | None = None
-    cover: bytes | None = None
-    author: str | None = None
-    note: str | None = None  # on what is left out
-    languages: tuple[tuple[int, str | None], ...] = ()
-    damage: str | None = None  # what is said of characters that are lost
+    kind: Kind = field(kw_only=True)
 
 
 def extract(
-    content: BinaryIO,
+    data: bytes,
     filename: str | None,
     media_type: str | None,
     *,
@@ -183,7 +174,7 @@ def extract(
     limits: ExtractionLimits = DEFAULT_LIMITS,
     cancelled: threading.Event | None = None,
 ) -> ExtractedText:
-    """Title, text and chapters of the document in `content`, which is read to its end.
+    """Title, text and chapters of the document with these bytes.
 
     The content decides the file type; the name (or, where it has no known suffix, the media type) must agree. The
     title is that of the document's properties if it is meaningful, else the file name without its suffix, else the
@@ -199,7 +190,6 @@ def extract(
     """
     name = _last_part(filename)
     try:
-        data = content.read()
         kind = _kind(data, name, media_type)
         if kind == "txt":
             if len(data) > 4 * max_characters + 4:  # no encoding has more bytes per character
@@ -216,9 +206,8 @@ def extract(
             raise TextTooLongError(_too_long(max_characters))
     except ExtractionError as error:
         raise type(error)(f"{name or 'the document'}: {error}") from error
-    title, author = _title(document.title, name, text), _author(document.author)
-    own = document.language, document.cover, author, document.note, document.languages, document.damage
-    return ExtractedText(title, text, kind, document.chapters, *own)
+    named = {"title": _title(document.title, name, text), "author": _author(document.author)}
+    return ExtractedText(**{**vars(document), **named}, kind=kind)
 
 
 def _plain(text: str) -> ParsedDocument:
@@ -275,7 +264,7 @@ def extract_file(
         raise UnreadableFileError(f"{path}: {error.strerror or error}; expected a readable {FORMATS} file") from error
     if len(data) > max_bytes:
         raise TextTooLongError(f"{path}: larger than the limit of {max_bytes / 2**20:g} MiB: split the document")
-    return extract(BytesIO(data), path.name, None, max_characters=max_characters, code=code)
+    return extract(data, path.name, None, max_characters=max_characters, code=code)
 
 
 def _kind(data: bytes, name: str, media_type: str | None) -> Kind:

@@ -79,7 +79,7 @@ def create_app(state: AppState) -> FastAPI:
     app.include_router(api_reference.reference_router(app.title, app.openapi))
     if PAGE.is_dir():
         app.mount("/page", StaticFiles(directory=PAGE), name="page")
-        app.add_api_route("/", home, methods=api_reference.READING, include_in_schema=False)
+        app.add_api_route("/", home, methods=api_reference.READ_METHODS, include_in_schema=False)
     install(app, state)
     return app
 

@@ -96,25 +96,25 @@ class FairThreads:
         self._lock, self._free = threading.Lock(), 0  # threads that wait, less the work that is there for them
         self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
-    async def run(self, client: str, work: Callable[[], Made]) -> Made:
+    async def run(self, owner: str, work: Callable[[], Made]) -> Made:
         """What `work` returns, called in a thread in its turn."""
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
-        self._spent.setdefault(client, min(self._spent.values(), default=0.0))
-        self._waiting.setdefault(client, deque()).append(turn)
+        self._spent.setdefault(owner, min(self._spent.values(), default=0.0))
+        self._waiting.setdefault(owner, deque()).append(turn)
         self._begin()
         try:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                self._waiting[client].remove(turn)
-                self._forget(client)
+                self._waiting[owner].remove(turn)
+                self._forget(owner)
             else:  # it came at the same moment
-                self._ended(client, 0.0)
+                self._ended(owner, 0.0)
             raise
         made: asyncio.Future[Made] = loop.create_future()
         given_up = threading.Event()
-        self._hand_over(partial(self._do, loop, client, work, made, given_up))
+        self._hand_over(partial(self._do, loop, owner, work, made, given_up))
         try:
             return await made
         finally:
@@ -146,7 +146,7 @@ class FairThreads:
     def _do(
         self,
         loop: asyncio.AbstractEventLoop,
-        client: str,
+        owner: str,
         work: Callable[[], Made],
         made: asyncio.Future[Made],
         given_up: threading.Event,
@@ -159,7 +159,7 @@ class FairThreads:
             failed = error
 
         def answer() -> None:
-            self._ended(client, time.monotonic() - began)
+            self._ended(owner, time.monotonic() - began)
             if made.cancelled():
                 return
             if failed is None:
@@ -176,25 +176,25 @@ class FairThreads:
         """Gives free threads to the keys whose turn it is."""
         while len(self._running) < self._threads:
             ready = {
-                client: turn
-                for client, line in self._waiting.items()
-                if client not in self._running and (turn := next((each for each in line if not each.done()), None))
+                owner: turn
+                for owner, line in self._waiting.items()
+                if owner not in self._running and (turn := next((each for each in line if not each.done()), None))
             }
             if not ready:
                 return
-            client = min(ready, key=self._spent.__getitem__)
-            self._running.add(client)
-            self._waiting[client].remove(ready[client])
-            ready[client].set_result(None)
+            owner = min(ready, key=self._spent.__getitem__)
+            self._running.add(owner)
+            self._waiting[owner].remove(ready[owner])
+            ready[owner].set_result(None)
 
-    def _ended(self, client: str, seconds: float) -> None:
-        self._running.discard(client)
-        self._spent[client] += seconds / self._limits(client).share
-        self._forget(client)
+    def _ended(self, owner: str, seconds: float) -> None:
+        self._running.discard(owner)
+        self._spent[owner] += seconds / self._limits(owner).share
+        self._forget(owner)
         self._begin()
 
-    def _forget(self, client: str) -> None:
+    def _forget(self, owner: str) -> None:
         """Forgets a key without work."""
-        if client not in self._running and not self._waiting.get(client):
-            self._waiting.pop(client, None)
-            self._spent.pop(client, None)
+        if owner not in self._running and not self._waiting.get(owner):
+            self._waiting.pop(owner, None)
+            self._spent.pop(owner, None)

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self, cast
+from functools import partial
+from typing import TYPE_CHECKING, Self
 
 from prometheus_client import CollectorRegistry
 
@@ -22,12 +23,11 @@ from voxyard.service.auth.sessions import Sessions, open_secret
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.queue import ChangeNotifier, DocumentQueue
 from voxyard.service.documents.store import Store
-from voxyard.service.documents.submission import UploadReader
-from voxyard.service.errors import BusyError, StoreError
+from voxyard.service.documents.submission import read_upload
+from voxyard.service.errors import StoreError
 from voxyard.service.fairness import NO_LIMITS, FairThreads, KeyLimits
-from voxyard.service.healthcheck import CANNOT_WORK
 from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
-from voxyard.service.http.rate_limit import RateLimiter, whole_seconds
+from voxyard.service.http.rate_limit import RateLimiter
 from voxyard.service.names import open_models, open_voices
 from voxyard.service.routes.answers import Answers
 from voxyard.service.routes.serializers import Timelines
@@ -60,7 +60,7 @@ class AppState:
 
     section: ServiceSection
     pauses: Pauses
-    engine: Frontend
+    engine_frontend: Frontend
     pool: Pool
     registry: CollectorRegistry
     gpus: Callable[[], Sequence[Gpu]] = tuple
@@ -70,7 +70,7 @@ class AppState:
     def __enter__(self) -> Self:
         section = self.section
         self.keys = None if section.keys is None else Keys(section.keys)  # None: no API key is required
-        self.webhook_rules, self.models = read_rules(section), open_models(self.engine.engine, section.models)
+        self.webhook_rules, self.models = read_rules(section), open_models(self.engine_frontend.engine, section.models)
         with ExitStack() as stack:
             self._open_store(stack)
             self._open_queue()
@@ -96,7 +96,7 @@ class AppState:
         name = f"{section.instance or socket.gethostname()}:{os.getpid()}"
         self.store = store = Store(place, service=name, claim_seconds=section.claim_seconds)
         stack.callback(store.close)
-        self.frontend = cast("Frontend", FrontendWithUploads(self.engine, store.voices))
+        self.frontend = FrontendWithUploads(self.engine_frontend, store.voices)
         self.voices = open_voices(self.frontend, section.voices, store.voices)
         self.audio_store = open_audio_store(section, store, shared=isinstance(place, str))
         self.timelines = Timelines(store, self.pauses)
@@ -112,12 +112,13 @@ class AppState:
     def _open_queue(self) -> None:
         """The queue of documents, and who hears of their changes."""
         self.notifier, self._webhooks = ChangeNotifier(), WebhookSender(self.webhook_rules, self.store)
-        read_upload = UploadReader(
-            self.frontend, self.voices, self.section, self.limits, self.reading, self.code_blocks
-        )
+        read = partial(
+            read_upload, frontend=self.frontend, voices=self.voices, section=self.section,
+            limits=self.limits, reading=self.reading, code=self.code_blocks,
+        )  # fmt: skip
         self.queue = DocumentQueue(
             self.store, self.audio_store, self.pool, self.section, self.pauses, self._on_change, self.notifier.forget,
-            limits=self.limits, read_upload=read_upload,
+            limits=self.limits, read_upload=read,
         )  # fmt: skip
         self._peers = None  # no other service can have its documents
         if self.store.postgres is not None:
@@ -138,7 +139,9 @@ class AppState:
         self.preparing = FairThreads("voxyard-preparing", self.limits)  # of documents
         # Of changes to documents and voices: each waits for the disk, and for the others.
         self.changing = FairThreads("voxyard-changing", self.limits)
-        self.reading_texts = FairThreads("voxyard-reading-texts", self.limits)  # of speech requests, which are short
+        self.preparing_speech = FairThreads(
+            "voxyard-preparing-speech", self.limits
+        )  # of speech requests, which are short
         self.audiobooks = FairThreads("voxyard-audiobook", self.limits, threads=4)  # each takes a core
 
     def _open_metrics(self) -> None:
@@ -171,30 +174,18 @@ class AppState:
         if self.word_aligner is not None:
             self.word_aligner.notice(document)
 
-    def limits(self, client: str) -> KeyLimits:
-        """Limits of a client's key."""
-        return NO_LIMITS if self.keys is None else self.keys.limits(client)
+    def limits(self, owner: str) -> KeyLimits:
+        """Limits of a key."""
+        return NO_LIMITS if self.keys is None else self.keys.limits(owner)
 
-    def lexicon(self, client: str) -> Lexicon | None:
-        """Lexicon of a client's key. May read a file: not for the event loop."""
-        return None if self.keys is None else self.keys.lexicon(client)
+    def lexicon(self, owner: str) -> Lexicon | None:
+        """Lexicon of a key. May read a file: not for the event loop."""
+        return None if self.keys is None else self.keys.lexicon(owner)
 
-    def take_request(self, client: str) -> None:
+    def take_request(self, owner: str) -> None:
         """Counts a request of a key. Raises BusyError above its rate."""
-        if self.keys is None:
-            return
-        own = self.limits(client).requests_per_minute
-        wait = self.rate_limiter.take(client, own)
-        if wait:
-            raise BusyError(
-                f"rate limit exceeded: {self.rate_limiter.rate(own):g} requests per minute for the key {client}; "
-                f"retry in {whole_seconds(wait)} s",
-                retry_after=wait,
-            )
-
-    def ready(self) -> tuple[bool, str]:
-        """As `readiness`. Returns at once."""
-        return readiness(self.pool, self.queue, self.graceful_shutdown)
+        if self.keys is not None:
+            self.rate_limiter.admit(owner, self.limits(owner).requests_per_minute)
 
 
 def open_audio_store(section: ServiceSection, store: Store, *, shared: bool) -> AudioStore:
@@ -207,38 +198,3 @@ def open_audio_store(section: ServiceSection, store: Store, *, shared: bool) -> 
         reserve=section.disk_reserve_mib * _MIB,
         shared_usage=store.audio_bytes if files.used_bytes() is None else None,
     )
-
-
-def readiness(pool: Pool, queue: DocumentQueue, graceful_shutdown: GracefulShutdown) -> tuple[bool, str]:
-    """True where a worker has its model loaded and documents are dispatched, and the reason as a sentence.
-
-    Workers that have ended for want of work are as good as loaded, also while one of them loads its model again.
-    """
-    if graceful_shutdown.announced and not graceful_shutdown.draining:
-        return False, "the service is about to shut down and still accepts requests: send new ones elsewhere"
-    if graceful_shutdown.draining:
-        return (
-            False,
-            f"the service is shutting down and waits for {graceful_shutdown.describe_pending() or 'open requests'}",
-        )
-    if pool.ended is not None:
-        return False, f"{CANNOT_WORK}: the worker pool has stopped: {pool.ended}"
-    if queue.problem is not None:
-        return False, f"no documents are dispatched: {queue.problem}"
-    workers = pool.workers()
-    loaded = sum(worker.state in ("ready", "busy") for worker in workers)
-    waiting = "; ".join(worker.reason for worker in workers if worker.state == "waiting")
-    if loaded:
-        summary = f"{loaded} of {len(workers)} workers have their model loaded"
-        return True, f"{summary}; waiting: {waiting}" if waiting else summary
-    if any(worker.state in ("released", "stopping") or worker.woken for worker in workers):
-        return True, "no worker has its model loaded, as there was nothing to speak: the next request starts one"
-    reasons = "; ".join(
-        worker.reason if worker.state == "waiting" else f"{worker.device}: {worker.reason or worker.state}"
-        for worker in workers
-    )
-    if not any(worker.state == "waiting" for worker in workers):
-        reasons = pool.waiting or reasons
-    if workers and all(worker.state == "off" for worker in workers):
-        return False, f"{CANNOT_WORK}: no worker could be started ({reasons})"
-    return False, f"no worker has its model loaded ({reasons})"

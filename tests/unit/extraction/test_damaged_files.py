@@ -48,7 +48,7 @@ def test_a_damaged_file_is_read_or_refused_in_words(kind: str, number: int) -> N
         data = (damaged_archive if zipfile.is_zipfile(io.BytesIO(data)) else damaged)(data, chance)
         try:
             if kind == "txt":
-                found = extract(io.BytesIO(data), "book.txt", None, max_characters=100_000).text
+                found = extract(data, "book.txt", None, max_characters=100_000).text
             else:
                 found = read_document(kind, io.BytesIO(data), "skip", 100_000).text
         except (ExtractionError, MemoryError, RecursionError) as error:  # the last two as the child process tells them

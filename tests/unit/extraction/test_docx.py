@@ -71,7 +71,7 @@ def main_replaced(content: bytes) -> bytes:
 
 
 def read(data: bytes, name: str | None = "story.docx", most: int = 1_000_000) -> ExtractedText:
-    return extract(io.BytesIO(data), name, None, max_characters=most)
+    return extract(data, name, None, max_characters=most)
 
 
 def text_of(document: Document) -> list[str]:

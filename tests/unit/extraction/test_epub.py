@@ -88,7 +88,7 @@ def packed(changed: Mapping[str, str | bytes | None] = {}) -> bytes:
 
 
 def read(data: bytes, name: str | None = "book.epub", most: int = 100_000) -> ExtractedText:
-    return extract(io.BytesIO(data), name, None, max_characters=most)
+    return extract(data, name, None, max_characters=most)
 
 
 def test_a_book_is_read_in_the_order_of_its_spine() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 from pathlib import Path
 
@@ -21,11 +20,11 @@ OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 
 def read(data: bytes, name: str | None = "story.txt", media: str | None = None, most: int = 100_000) -> ExtractedText:
-    return extract(io.BytesIO(data), name, media, max_characters=most)
+    return extract(data, name, media, max_characters=most)
 
 
 def test_a_text_file_comes_back_with_its_name_as_title() -> None:
-    assert read(b"One.\n\nTwo.\n") == ExtractedText("story", "One.\n\nTwo.", "txt")
+    assert read(b"One.\n\nTwo.\n") == ExtractedText("story", "One.\n\nTwo.", kind="txt")
 
 
 @pytest.mark.parametrize("data", [b"", b" \n\n", b"<!-- nothing -->", b"---\ntitle: Nothing\n---\n"])
@@ -413,7 +412,7 @@ def test_an_error_keeps_its_kind_and_names_the_file_without_its_folders() -> Non
 def test_a_file_on_disk_is_read(tmp_path: Path) -> None:
     path = tmp_path / "A Night.txt"
     path.write_text("It was dark.", encoding="utf-8")
-    assert extract_file(path, max_characters=100) == ExtractedText("A Night", "It was dark.", "txt")
+    assert extract_file(path, max_characters=100) == ExtractedText("A Night", "It was dark.", kind="txt")
 
 
 def test_a_file_that_cannot_be_read_or_is_too_large_is_an_error(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ PARTS, PARTS_END = "<w:sdt><w:sdtContent>", "</w:sdtContent></w:sdt>"
 
 
 def read(data: bytes, name: str) -> ExtractedText:
-    return extract(io.BytesIO(data), name, None, max_characters=MOST)
+    return extract(data, name, None, max_characters=MOST)
 
 
 def page(body: str) -> str:

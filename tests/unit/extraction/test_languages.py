@@ -18,7 +18,7 @@ CONTAINER = (
 
 
 def read(content: bytes, name: str) -> ExtractedText:
-    return extract(io.BytesIO(content), name, None, max_characters=10_000)
+    return extract(content, name, None, max_characters=10_000)
 
 
 def parts(found: ExtractedText) -> list[tuple[str | None, str]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,7 +34,7 @@ b = 2</pre></main><footer>Impressum</footer></body></html>"""
 
 
 def read(data: str, name: str, code: CodeBlocks = "skip") -> ExtractedText:
-    return extract(io.BytesIO(data.encode()), name, None, max_characters=100_000, code=code)
+    return extract(data.encode(), name, None, max_characters=100_000, code=code)
 
 
 def test_a_page_is_read_without_what_stands_around_it() -> None:
@@ -283,7 +281,7 @@ def test_what_writers_of_markdown_add_is_read_as_it_is_meant(text: str, spoken: 
 )
 def test_a_page_names_its_author(meta: str, author: str | None) -> None:
     page = f"<!doctype html><html><head>{meta}</head><body><p>It was dark.</p></body></html>"
-    found = extract(io.BytesIO(page.encode()), "page.html", None, max_characters=1000)
+    found = extract(page.encode(), "page.html", None, max_characters=1000)
     assert (found.author, found.text) == (author, "It was dark.")
 
 

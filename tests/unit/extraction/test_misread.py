@@ -144,7 +144,7 @@ def extracted(kind: str, shown: str) -> Any:
     if kind in ("html", "rtf", "txt", "markdown"):
         case.pop("body")
     if kind == "txt":
-        return extract(io.BytesIO(data_of(case)), "a.txt", None, max_characters=10_000)
+        return extract(data_of(case), "a.txt", None, max_characters=10_000)
     return read_document(kind, io.BytesIO(data_of(case)), "skip", 10_000)
 
 

@@ -23,7 +23,7 @@ FULL = f"It was late {FILLING}"
 
 
 def read(data: bytes, name: str = "story.pdf", most: int = 1_000_000) -> ExtractedText:
-    return extract(io.BytesIO(data), name, "application/pdf", max_characters=most)
+    return extract(data, name, "application/pdf", max_characters=most)
 
 
 def paragraphs_of(*pages: Sequence[str]) -> list[str]:

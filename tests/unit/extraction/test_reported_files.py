@@ -23,7 +23,7 @@ def read(case: dict[str, Any]) -> ExtractedText | ParsedDocument:
     """What is read of a case, without a process of its own."""
     kind, data = case["kind"], data_of(case)
     if kind == "txt":
-        return extract(io.BytesIO(data), case.get("name", "book.txt"), None, max_characters=100_000)
+        return extract(data, case.get("name", "book.txt"), None, max_characters=100_000)
     return read_document(kind, io.BytesIO(data), "skip", 100_000)
 
 

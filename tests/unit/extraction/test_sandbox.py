@@ -22,7 +22,7 @@ LINE = "It was late and so the night went on until the first light came over the
 
 
 def read(data: bytes, limits: ExtractionLimits) -> str:
-    return extract(io.BytesIO(data), "story.pdf", None, max_characters=10_000_000, limits=limits).text
+    return extract(data, "story.pdf", None, max_characters=10_000_000, limits=limits).text
 
 
 def test_reading_that_takes_too_long_is_ended_and_no_process_is_left() -> None:

@@ -46,9 +46,9 @@ def test_what_only_looks_like_contents_stays(lines: list[str]) -> None:
 def test_contents_without_dots_go_with_their_title(entries: list[str]) -> None:
     text = "\n\n".join(["The Book", "Contents", *entries, "It was dark in 1999, and in 5 houses.", "He was 5"])
     left = "The Book\n\nIt was dark in 1999, and in 5 houses.\n\nHe was 5"
-    assert extract(io.BytesIO(text.encode()), "a.txt", None, max_characters=1000).text == left
+    assert extract(text.encode(), "a.txt", None, max_characters=1000).text == left
     page = "".join(f"<p>{line}</p>" for line in text.split("\n\n"))
-    assert extract(io.BytesIO(page.encode()), "a.html", None, max_characters=1000).text == left
+    assert extract(page.encode(), "a.html", None, max_characters=1000).text == left
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_contents_of_a_pdf_and_of_a_text_are_not_spoken() -> None:
     page = ["Contents", *ENTRIES, "", "It was dark, and the rain fell on the road."]
     data = pdfs.written([[line.replace("…", "....") for line in page]])
     assert read_pdf(io.BytesIO(data), max_characters=1000).text == "It was dark, and the rain fell on the road."
-    found = extract(io.BytesIO("\n".join(page).encode()), "a.txt", None, max_characters=1000)
+    found = extract("\n".join(page).encode(), "a.txt", None, max_characters=1000)
     assert found.text == "It was dark, and the rain fell on the road."
 
 
@@ -94,4 +94,4 @@ def test_places_of_pictures_are_silent() -> None:
     body = "<p>Before.</p><p>[Illustration]</p><p>[Illustration: A ship\nat sea] After.</p>"
     assert rendered(html_page(body).blocks) == "Before.\n\nAfter."
     text = b"Before.\n\n[Illustration: A ship\nat sea]\n\nAfter, said Hale[1].\n"
-    assert extract(io.BytesIO(text), "a.txt", None, max_characters=1000).text == "Before.\n\nAfter, said Hale."
+    assert extract(text, "a.txt", None, max_characters=1000).text == "Before.\n\nAfter, said Hale."

@@ -27,8 +27,8 @@ from joined import join
 from service_app import Served, serving
 
 from voxyard.service.auth.api_keys import add_key
+from voxyard.service.routes.operations import readiness
 from voxyard.service.shutdown import GracefulShutdown
-from voxyard.service.state import readiness
 from voxyard.speech.audio.encoder import FORMATS
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.audio.wav import pcm16

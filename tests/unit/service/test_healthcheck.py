@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from voxyard.service.healthcheck import CANNOT_WORK
-from voxyard.service.state import readiness
+from voxyard.service.routes.operations import readiness
 
 
 class Server(HTTPServer):

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
+from unittest.mock import patch
 
 import httpx
 import pytest
@@ -105,7 +106,7 @@ class Setting:
         self.app = application()
         section = ServiceSection(data_dir=path / "data", keys=self.keys if keys else None, **settings)
         self.state = state = self.opened.enter_context(quiet(section))
-        state.ready = lambda: self.ready  # type: ignore[method-assign]
+        self.opened.enter_context(patch("voxyard.service.routes.operations.readiness", lambda *_: self.ready))
         state.registry, state.metrics = self.registry, self.metrics()
         install(self.app, state)
 

@@ -486,7 +486,7 @@ def test_the_author_of_a_document_is_kept_and_one_that_its_file_names_comes_with
     store.accept(given)
     store.accept(replace(read, text="", chunks=(), upload=Upload("a.epub", "", False, b"x")))
     assert (store.document(given.id).author, store.document(read.id).author) == ("Ann Ode", None)
-    store.claims.take("reading")
+    store.claims.take("extracting")
     store.extracted(read.id, replace(read, author="Bo Ek"))
     assert store.document(read.id).author == "Bo Ek"
 

@@ -28,9 +28,8 @@ from voxyard.speech.pool.ipc import SpeakChunk
 from voxyard.speech.pool.job import ChunkFailedError, Job, JobEndedError, Outcome
 from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.metrics import PoolMetrics
-from voxyard.speech.pool.pool import Pool
+from voxyard.speech.pool.pool import Command, Pool, SubmitJob
 from voxyard.speech.pool.worker_process import Device
-from voxyard.speech.pool.workers import Command, SubmitJob
 from voxyard.speech.requests import Request
 
 QUICK = PoolLimits(backoff=0.01, max_backoff=0.05)

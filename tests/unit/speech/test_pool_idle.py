@@ -14,8 +14,8 @@ from simulated_pool import SimulatedPool
 from voxyard.cli.serve import serve
 from voxyard.host.nvml import Gpu
 from voxyard.service.documents.queue import DocumentQueue
+from voxyard.service.routes.operations import readiness
 from voxyard.service.shutdown import GracefulShutdown
-from voxyard.service.state import readiness
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.open_pool import open_pool

@@ -10,7 +10,6 @@ approximation that the model was not trained for, so every window is prefilled: 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,7 @@ import numpy as np
 import torch
 
 from voxyard.bark.model.attention import padded_length
-from voxyard.bark.model.decode import ALL, Decoder, Restriction, Rows, TokenSampling
+from voxyard.bark.model.decode import ALL, Decoder, Restriction, Rows, TokenSampling, decode_all
 from voxyard.bark.model.dimensions import CoarseLayout
 from voxyard.bark.voices import Codes, VoicePrompt
 
@@ -185,13 +184,8 @@ def speak(
     likely: Restriction = ALL,
 ) -> None:
     """Decode all chunks, the longest first; `skip=False` prefills every window."""
-    waiting = deque(sorted(work, key=lambda each: -len(each.semantic)))
     rows = CoarseRows(decoder, layout, temperature, skip=skip, likely=likely)
-    while waiting or rows:
-        while waiting and rows.free:
-            rows.enter(waiting.popleft())
-        for outcome in rows.step():
-            done(outcome)
+    decode_all(rows, sorted(work, key=lambda each: -len(each.semantic)), done)
 
 
 def codebook_samplings(

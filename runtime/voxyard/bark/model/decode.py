@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 
@@ -249,3 +250,37 @@ def eager(gpt: CausalGPT, cache: Cache) -> Launched:
     if cache.rows.device.type == "cpu":
         return Launched(step, prefill_row, 1)
     return Launched(step, prefill_rows, min(cache.batch, PREFILL_ROWS))
+
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+class Batch(Protocol[In, Out]):
+    """Rows of a stage."""
+
+    def __len__(self) -> int:
+        """Chunks that are not done."""
+
+    @property
+    def free(self) -> int:
+        """Rows without a chunk."""
+
+    def enter(self, work: In, /) -> None:
+        """Give a chunk a free row."""
+
+    def remove(self, unwanted: Callable[[In], bool], /) -> Sequence[In]:
+        """Free the rows of unwanted chunks; these chunks."""
+
+    def step(self) -> list[Out]:
+        """Decode some tokens in every row; returns the chunks that are done."""
+
+
+def decode_all(batch: Batch[In, Out], work: Iterable[In], done: Callable[[Out], None]) -> None:
+    """Decode all chunks, each once a row is free for it; `done` is called with each outcome."""
+    waiting = deque(work)
+    while waiting or batch:
+        while waiting and batch.free:
+            batch.enter(waiting.popleft())
+        for outcome in batch.step():
+            done(outcome)

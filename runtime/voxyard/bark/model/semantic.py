@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from voxyard.bark.model.decode import ALL, Decoder, Restriction, Rows, TokenSampling
+from voxyard.bark.model.decode import ALL, Decoder, Restriction, Rows, TokenSampling, decode_all
 from voxyard.bark.model.dimensions import SemanticLayout
 from voxyard.bark.model.gpt import CausalGPT
 from voxyard.bark.voices import Codes
@@ -135,12 +134,7 @@ def speak(
     done: Callable[[SemanticOutcome], None],
 ) -> None:
     """Decode all chunks; `done` is called with each outcome."""
-    waiting, rows = deque(work), SemanticRows(decoder, layout, options)
-    while waiting or rows:
-        while waiting and rows.free:
-            rows.enter(waiting.popleft())
-        for outcome in rows.step():
-            done(outcome)
+    decode_all(SemanticRows(decoder, layout, options), work, done)
 
 
 def merged_prompt(gpt: CausalGPT, layout: SemanticLayout, text: Sequence[int], history: Codes | None) -> Tensor:

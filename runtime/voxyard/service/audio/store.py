@@ -16,9 +16,9 @@ from voxyard.service.audio.files import AudioFiles
 from voxyard.service.documents.records import Redo, StoredChunk, is_id, with_spans
 from voxyard.service.errors import NoRoomError, NotFoundError, ServiceError, StoreError, UnavailableError
 from voxyard.speech.audio.encoder import FORMATS
-from voxyard.speech.audio.joining import Joiner, Pauses, Piece, Span
+from voxyard.speech.audio.joining import Pauses, Piece, Span, faded
 from voxyard.speech.audio.wav import WIDTH, data_start, file_size, from_bytes, header, to_bytes
-from voxyard.speech.requests import SAMPLE_RATE, Result
+from voxyard.speech.requests import SAMPLE_RATE
 
 if TYPE_CHECKING:
     from voxyard.speech.requests import Audio
@@ -317,9 +317,9 @@ class AudioStore:
                 f"chunk {chunk.index} of document {id} has {len(audio)} samples on the disk, expected {chunk.samples}: "
                 "the file was changed"
             )
-        faded = Joiner(pauses).add(Result(chunk.index, audio), chunk.joint)
         silence = np.zeros(span.start - span.begin, np.float32)
-        return Piece(chunk.index, np.concatenate([silence, faded.audio]), span.start, span.end, SAMPLE_RATE)
+        sound = np.concatenate([silence, faded(audio, pauses)])
+        return Piece(chunk.index, sound, span.start, span.end, SAMPLE_RATE)
 
     def _piece_of_wav(self, id: str, chunk: StoredChunk, span: Span, revision: int) -> Piece:
         size = (span.end - span.begin) * WIDTH

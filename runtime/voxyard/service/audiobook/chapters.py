@@ -1,18 +1,34 @@
-"""Chapters of a document: headings to chapters of chunks, their tables, and their times in the joined audio."""
+"""Chapters of a document: headings to chapters of chunks, their tables, their times; the audiobook that has them."""
 
 from __future__ import annotations
 
+import logging
 import math
+import shutil
+import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from voxyard.extraction.document import TextChapter
+from voxyard.service.audio.store import AudioStore, book_name
 from voxyard.service.documents.database import Connection
-from voxyard.service.documents.records import Chapter
+from voxyard.service.documents.records import Chapter, Document, StoredChunk, with_spans
+from voxyard.service.errors import NoRoomError, UnavailableError
+from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.audiobook import ChapterMark
-from voxyard.speech.audio.joining import Span
+from voxyard.speech.audio.encoder import Tags
+from voxyard.speech.audio.joining import Pauses, Span
+from voxyard.speech.requests import SAMPLE_RATE
+
+if TYPE_CHECKING:
+    from voxyard.speech.requests import Audio
+
+log = logging.getLogger(__name__)
 
 LONGEST_TITLE = 200  # characters
+_AUDIOBOOK_ROOM = 1.1  # of what its bit rate makes
 
 
 @dataclass(frozen=True)
@@ -75,6 +91,56 @@ def read_cover(connection: Connection, number: int) -> bytes | None:
     """Cover of a document's row; None where it has none."""
     row = connection.execute("SELECT image FROM covers WHERE document = $1", (number,)).fetchone()
     return None if row is None else bytes(row["image"])
+
+
+def write_audiobook(
+    audio_store: AudioStore,
+    document: Document,
+    chunks: Sequence[StoredChunk],
+    pauses: Pauses,
+    chapters: Sequence[Chapter],
+    cover: bytes | None,
+    cancelled: threading.Event,
+) -> None:
+    """Writes the audiobook, unless it is there. Blocks for as long as encoding takes, or until it is `cancelled`.
+
+    Raises:
+        NoRoomError: it does not fit on the disk or into the quota.
+        NotFoundError: the document was deleted.
+        EncodeError: FFmpeg fails.
+        UnavailableError: it was cancelled.
+    """
+    if audio_store.size(document.id, book_name(document.audio)) is not None:
+        return
+    if cover is not None and not audiobook.is_cover(cover):
+        log.warning("document %s: its cover is no readable JPEG or PNG image, and is left out", document.id)
+        cover = None
+    spans = [span for _, span in with_spans(chunks, pauses)]
+    samples = spans[-1].end if spans else 0
+    need = samples / SAMPLE_RATE * audiobook.BIT_RATE / 8 * _AUDIOBOOK_ROOM + len(cover or b"")
+    if audio_store.room_bytes() < need:
+        raise NoRoomError(
+            f"no room for the audiobook of about {need / 2**20:.1f} MiB: delete documents, or raise --disk-quota"
+        )
+
+    def audio() -> Iterator[Audio]:
+        for piece in audio_store.pieces(document.id, chunks, pauses, revision=document.audio):
+            if cancelled.is_set():
+                raise UnavailableError("the service is shutting down: retry in 10 s", retry_after=10.0)
+            yield piece.audio
+
+    with tempfile.TemporaryFile() as scratch:  # the place of the audio may be a bucket, where no file can seek
+        audiobook.write(
+            scratch,
+            audio(),
+            samples=samples,
+            tags=Tags(document.title, document.author, language=document.language),
+            marks=chapter_marks(chapters, spans),
+            cover=cover,
+        )
+        scratch.seek(0)
+        with audio_store.write(document.id, book_name(document.audio)) as file:
+            shutil.copyfileobj(scratch, file)
 
 
 def chapter_marks(chapters: Sequence[Chapter], spans: Sequence[Span]) -> list[ChapterMark]:

@@ -98,4 +98,4 @@ class DispatchedDocuments:
         if document.state == "completed":
             return "redoing"
         active = self.active.get(document.id)
-        return "reading" if active is not None and active.job is None else "speaking"
+        return "extracting" if active is not None and active.job is None else "speaking"

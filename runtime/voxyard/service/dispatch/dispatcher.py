@@ -19,7 +19,7 @@ from voxyard.extraction.sandbox import MAX_CONCURRENT
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.config import ServiceSection
 from voxyard.service.dispatch.dispatched import HERE, ActiveDocument, DispatchedDocuments, Listeners
-from voxyard.service.dispatch.progress import DocumentProgress, Throughput, delete_document
+from voxyard.service.dispatch.progress import DocumentProgress, delete_document
 from voxyard.service.documents.claims import STAGES, Stage
 from voxyard.service.documents.records import Document, NewDocument, Redo, StoredChunk
 from voxyard.service.documents.store import Store
@@ -79,22 +79,17 @@ class DocumentDispatcher:
         self._left: set[str] = set()  # deleted documents whose audio could not be deleted
         self._listeners = Listeners(self.section.claim_seconds)
         self._claims = self.store.claims
-        self._progress = DocumentProgress(self.store, self.audio_store, self.pauses)
+        self.progress = DocumentProgress(self.store, self.audio_store, self.pauses)
         self._next_poll = self._next_cleanup = 0.0
         self._thread = threading.Thread(target=self._run, name="document-dispatcher", daemon=True)
         self._keeping = False  # outcomes in memory, as the database does not answer
         self._draining = self._closing = False  # nothing more is submitted
-        self.stopped: str | None = None  # reason why no document is dispatched any more
-
-    @property
-    def throughput(self) -> Throughput:
-        """Measured throughput of synthesis."""
-        return self._progress.throughput
+        self.problem: str | None = None  # reason why no document is dispatched any more
 
     def start(self) -> None:
         """Resumes the unfinished documents of an earlier run. Raises StoreError where they cannot be read."""
         try:
-            for id, number in self._progress.clean().items():
+            for id, number in self.progress.clean().items():
                 self._let_go(id, number)
         except StoreUnavailableError as error:  # restarted since the store was opened
             _log.warning("audio of deleted documents is looked for at the next start: %s", error)
@@ -175,13 +170,13 @@ class DocumentDispatcher:
     @property
     def _dispatching(self) -> bool:
         """True while documents are dispatched."""
-        return self.stopped is None and not self._draining and not self._closing
+        return self.problem is None and not self._draining and not self._closing
 
     def _dispatch_waiting(self) -> None:
         """Begins documents for which there is room: to read uploads, and to synthesize what is read."""
         for stage in STAGES:
             while self._dispatching and not self._left_to_others:
-                if stage == "reading" and len(self._threads_of("reading")) >= MAX_CONCURRENT:
+                if stage == "extracting" and len(self._threads_of("extracting")) >= MAX_CONCURRENT:
                     break
                 busy = self._dispatched.by_owner(stage)
                 id = self._claims.take(stage, busy, room=self._has_room(stage, busy))
@@ -197,7 +192,7 @@ class DocumentDispatcher:
 
     def _has_room(self, stage: Stage, busy: Counter[str]) -> bool:
         """True where one more document of any key may be dispatched: of a shared one, if workers begin it soon."""
-        if stage == "reading":  # a key never has all places
+        if stage == "extracting":  # a key never has all places
             return max(busy.values(), default=0) < MAX_CONCURRENT - 1
         if busy.total() >= self.section.active_documents:
             return False
@@ -252,16 +247,16 @@ class DocumentDispatcher:
                 self._claims.look_again()
                 return
             if document.extracting:
-                if len(self._threads_of("reading")) < MAX_CONCURRENT:
+                if len(self._threads_of("extracting")) < MAX_CONCURRENT:
                     self._parked.pop(id, None)
                     self._extract(document)
                 else:
                     self._parked[id] = "its file waits to be read"
                 return
-            chunks = self._progress.chunks_with_audio(document)
+            chunks = self.progress.chunks_with_audio(document)
             waiting = [chunk for chunk in chunks if chunk.waits]
             if waiting or document.redos:
-                self._progress.check_room(document, waiting)
+                self.progress.check_room(document, waiting)
             if waiting:
                 self._submit_chunks(document, waiting)
             else:
@@ -276,7 +271,7 @@ class DocumentDispatcher:
         def work() -> NewDocument:
             return self.read_upload(document, self.store.upload(document.id), active.cancelled)
 
-        self._in_thread(active, "reading", work, partial(self._store_text, document.id))
+        self._in_thread(active, "extracting", work, partial(self._store_text, document.id))
         self.on_change(document.id)
 
     def _in_thread(
@@ -331,7 +326,7 @@ class DocumentDispatcher:
 
     def _submit_chunks(self, document: Document, waiting: Sequence[StoredChunk]) -> None:
         active, again = ActiveDocument(document.id, {chunk.index: chunk for chunk in waiting}), document.redos > 0
-        requests = self._progress.begin(document, waiting)
+        requests = self.progress.begin(document, waiting)
         self._active[document.id] = active
         active.job = self.pool.submit(
             requests,
@@ -366,10 +361,10 @@ class DocumentDispatcher:
     def _store_outcome(self, active: ActiveDocument, outcome: Outcome) -> None:
         id, chunk = active.id, active.remaining.get(outcome.request.chunk)
         if chunk is not None:  # else it is stored, and only the end of its document was not
-            self._progress.add(id, chunk, outcome)
+            self.progress.add(id, chunk, outcome)
             refused = outcome.result is None and outcome.failure is not None and outcome.failure.refused
             if refused and chunk.redo is None:  # nothing makes the document whole
-                self._fail(id, self._progress.refusal(id, outcome), UnspeakableTextError.code)
+                self._fail(id, self.progress.refusal(id, outcome), UnspeakableTextError.code)
                 return
             del active.remaining[chunk.index]
         if not active.remaining:
@@ -382,7 +377,7 @@ class DocumentDispatcher:
         That is done in a thread, with the chunks that were spoken again.
         """
         if document.state != "completed":
-            self._progress.finish(document.id)
+            self.progress.finish(document.id)
             self._end(document.id)
             return
         redos = {index: each for index, each in self.store.redos(document.id).items() if each.samples is not None}
@@ -390,7 +385,7 @@ class DocumentDispatcher:
         if not redos:
             self._store_rebuilt(document.id, redos, claim)
             return
-        work = partial(self._progress.rebuild, document.id, redos, claim, active.cancelled)
+        work = partial(self.progress.rebuild, document.id, redos, claim, active.cancelled)
         self._in_thread(active, "redoing", work, partial(self._store_rebuilt, document.id, redos, claim))
 
     def _store_rebuilt(
@@ -490,8 +485,8 @@ class DocumentDispatcher:
 
     def _stop(self, reason: str, *ids: str) -> None:
         """Stops dispatching until the service is restarted; other services on the database go on."""
-        if self.stopped is None:
-            self.stopped = reason
+        if self.problem is None:
+            self.problem = reason
             _log.error("no documents are dispatched any more: %s; restart the service", reason)
         for id in (*self._active, *ids):
             self._park(id, f"{reason}; it resumes when the service is restarted")
@@ -518,7 +513,7 @@ class DocumentDispatcher:
     def _remove_late(self, id: str) -> None:
         """Deletes chunks' files that are not needed any more, and soon the audio before the last change."""
         try:
-            self._let_go(id, self._progress.remove_late_chunks(id))
+            self._let_go(id, self.progress.remove_late_chunks(id))
         except NotFoundError:
             self._remove(id)
         except ServiceError as error:

@@ -16,11 +16,11 @@ from voxyard.service.errors import ClaimLostError, ServiceError, StoreUnavailabl
 
 _log = logging.getLogger(__name__)
 
-Stage = Literal["reading", "redoing", "speaking"]
-"""What a document waits for: its upload to be read, chunks to be spoken again, or its chunks to be spoken."""
+Stage = Literal["extracting", "redoing", "speaking"]
+"""What a document waits for: the text of its upload, chunks to be spoken again, or its chunks to be spoken."""
 _UNFINISHED = "state IN ('pending', 'processing') AND {} (SELECT 1 FROM uploads WHERE document = number)"
 STAGES: dict[Stage, str] = {
-    "reading": _UNFINISHED.format("EXISTS"),
+    "extracting": _UNFINISHED.format("EXISTS"),
     "redoing": "redos > 0",
     "speaking": _UNFINISHED.format("NOT EXISTS"),
 }
@@ -55,7 +55,7 @@ class SharedDocuments:
 class Claims:
     """Claims on documents. On PostgreSQL each lives for some seconds, unless it is renewed; on SQLite as long as this.
 
-    A claim's number, which counts up with each owner of the document, is the fence: a write of progress locks the row
+    A claim's number, which counts up with each claim on the document, is the fence: a write of progress locks the row
     where it still has that number, and so is refused once another service has claimed the document. `take` is called
     by one thread, the others by any.
     """

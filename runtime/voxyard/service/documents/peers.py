@@ -86,7 +86,7 @@ class Peers:
             if time.monotonic() >= self._next_renewal:
                 self._next_renewal = time.monotonic() + self._claims.seconds / 3
                 for id in self._claims.renew():
-                    self._queue.taken_over(id)
+                    self._queue.peer_message("taken", id, self._database.sender)
                 for id in self._queue.with_listeners():  # of a service that does not repeat it, they are gone
                     connection.execute("SELECT pg_notify(%s, %s)", self._database.message("heard", id))
             connection.execute("SELECT 1")  # a server that hangs, or was cut off, says nothing by itself

@@ -13,7 +13,7 @@ from contextlib import suppress
 from voxyard.service.audio.store import SECOND, AudioStore
 from voxyard.service.config import ServiceSection
 from voxyard.service.dispatch.dispatcher import DocumentDispatcher
-from voxyard.service.dispatch.progress import Throughput, delete_document
+from voxyard.service.dispatch.progress import delete_document
 from voxyard.service.documents.records import Document, NewDocument, QueueLoad, Size
 from voxyard.service.documents.store import Store
 from voxyard.service.documents.submission import ReadUpload
@@ -95,12 +95,7 @@ class DocumentQueue:
     @property
     def problem(self) -> str | None:
         """Reason why no document is dispatched any more; None while they are."""
-        return self._dispatcher.stopped
-
-    @property
-    def throughput(self) -> Throughput:
-        """Measured throughput of document synthesis."""
-        return self._dispatcher.throughput
+        return self._dispatcher.problem
 
     @property
     def draining(self) -> bool:
@@ -208,7 +203,7 @@ class DocumentQueue:
             return tuple(self._listeners)
 
     def peer_message(self, kind: str, id: str, service: str) -> None:
-        """A document was `accepted`, `changed` or `deleted`, or is `heard` or `unheard`, at another service."""
+        """A document was `accepted`, `changed`, `deleted`, `taken`, `heard` or `unheard` at another service."""
         match kind:
             case "accepted":
                 self._dispatcher.accepted()
@@ -220,10 +215,8 @@ class DocumentQueue:
                 self._on_delete(id)
             case "heard" | "unheard":
                 self._dispatcher.listen(id, kind == "heard", service)
-
-    def taken_over(self, id: str) -> None:
-        """Withdraws a document that another service has taken over."""
-        self._dispatcher.taken_over(id)
+            case "taken":
+                self._dispatcher.taken_over(id)
 
     def _refuse_closing(self, refused: bool = False) -> None:
         if self._closing or refused:
@@ -250,7 +243,7 @@ class DocumentQueue:
         if most is not None and own.documents >= most:
             raise BusyError(
                 f"{own.documents} of {most} documents of the key {owner} pending: wait until one has ended",
-                retry_after=self.throughput.retry_after(own.estimated_seconds / own.documents),
+                retry_after=self._dispatcher.progress.throughput.retry_after(own.estimated_seconds / own.documents),
             )
         if load.documents >= section.max_documents and own.documents + 1 > self._part(
             section.max_documents, owner, loads
@@ -258,7 +251,7 @@ class DocumentQueue:
             raise _full(
                 f"{load.documents} of {section.max_documents} documents pending",
                 "--max-documents",
-                self.throughput.retry_after(load.estimated_seconds / load.documents),
+                self._dispatcher.progress.throughput.retry_after(load.estimated_seconds / load.documents),
             )
         chunks = load.chunks + added
         if chunks > section.max_chunks and own.chunks + added > self._part(section.max_chunks, owner, loads):
@@ -266,7 +259,7 @@ class DocumentQueue:
             raise _full(
                 f"{load.chunks} of {section.max_chunks} chunks pending, the document has {added}",
                 "--max-chunks",
-                self.throughput.retry_after(load.estimated_seconds * share),
+                self._dispatcher.progress.throughput.retry_after(load.estimated_seconds * share),
             )
         return load
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import re
 import threading
@@ -17,7 +16,7 @@ from voxyard.extraction.errors import (
     TextTooLongError,
     UnsupportedFileError,
 )
-from voxyard.extraction.extract import ExtractedText, extract
+from voxyard.extraction.extract import extract
 from voxyard.service.audiobook import chapters
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.records import Document, NewChunk, NewDocument, Size, Upload, new_id
@@ -256,49 +255,41 @@ def service_error(error: ExtractionError) -> ServiceError:
     return kind(str(error), parameter="file")
 
 
-@dataclass(frozen=True)
-class UploadReader:
-    """Reads uploads, with the front end and within the limits of a service."""
-
-    frontend: Frontend
-    voices: VoiceNames
-    section: ServiceSection
-    limits: LimitsOf = no_limits
-    reading: ReadingOptions = READING
-    code: CodeBlocks = "skip"
-
-    def __call__(self, document: Document, upload: Upload, cancelled: threading.Event) -> NewDocument:
-        """Text and chunks of a document. Raises ServiceError."""
-        most = self.limits(document.owner).characters_of(self.section.max_characters)
-        found = self._extracted(upload, most, cancelled)
-        request = DocumentRequest(
-            text=found.text,
-            title=document.title if upload.titled else found.title,
-            voice=document.voice,
-            seed=document.seed,
-            language=document_language(document.language, document.voice, found.language, self.frontend),
-            on_failure=document.on_failure,
-            read=upload.read,
-            headings=found.chapters,
-            cover=found.cover,
-            author=document.author or found.author,
-            declared=found.language,
-            languages=found.languages,
-            note="; ".join(filter(None, (found.note, found.damage))) or None,
+def read_upload(
+    document: Document,
+    upload: Upload,
+    cancelled: threading.Event,
+    *,
+    frontend: Frontend,
+    voices: VoiceNames,
+    section: ServiceSection,
+    limits: LimitsOf = no_limits,
+    reading: ReadingOptions = READING,
+    code: CodeBlocks = "skip",
+) -> NewDocument:
+    """Text and chunks of a document's upload, within the limits of its key. Raises ServiceError."""
+    most = limits(document.owner).characters_of(section.max_characters)
+    try:
+        found = extract(
+            upload.content, upload.name, upload.media_type, max_characters=most, code=code, cancelled=cancelled
         )
-        reading = replace(self.reading, lexicons=(*upload.lexicons, *self.reading.lexicons))
-        cast = self.voices.cast_of(upload.cast, document.owner)
-        return extracted_document(document, request, self.frontend, reading, cast)
-
-    def _extracted(self, upload: Upload, most: int, cancelled: threading.Event) -> ExtractedText:
-        try:
-            return extract(
-                io.BytesIO(upload.content),
-                upload.name,
-                upload.media_type,
-                max_characters=most,
-                code=self.code,
-                cancelled=cancelled,
-            )
-        except ExtractionError as error:
-            raise service_error(error) from error
+    except ExtractionError as error:
+        raise service_error(error) from error
+    request = DocumentRequest(
+        text=found.text,
+        title=document.title if upload.titled else found.title,
+        voice=document.voice,
+        seed=document.seed,
+        language=document_language(document.language, document.voice, found.language, frontend),
+        on_failure=document.on_failure,
+        read=upload.read,
+        headings=found.chapters,
+        cover=found.cover,
+        author=document.author or found.author,
+        declared=found.language,
+        languages=found.languages,
+        note="; ".join(filter(None, (found.note, found.damage))) or None,
+    )
+    own = replace(reading, lexicons=(*upload.lexicons, *reading.lexicons))
+    cast = voices.cast_of(upload.cast, document.owner)
+    return extracted_document(document, request, frontend, own, cast)

@@ -94,8 +94,8 @@ class ServiceMetrics:
         self._underrun.observe(waited)
 
 
-class _Reading(Generic[Value]):
-    """A reading that may take long, in a thread of its own: a scrape waits a second for it."""
+class _SlowValue(Generic[Value]):
+    """A value that may take long to read, in a thread of its own: a scrape waits a second for it."""
 
     def __init__(self, name: str, read: Callable[[], Value]) -> None:
         self._read = read
@@ -103,7 +103,7 @@ class _Reading(Generic[Value]):
         self._call = CallThread(f"voxyard-{name}", self._ended)
 
     def value(self) -> Value:
-        """What is read now. Raises TimeoutError where it takes longer, and what reading raised."""
+        """What is read now. Raises TimeoutError where it takes longer, and what that raised."""
         with self._lock:
             if self._call.answered:  # too late for an earlier scrape
                 with contextlib.suppress(Exception):
@@ -117,10 +117,10 @@ class _Reading(Generic[Value]):
             return value
 
 
-def _value(reading: _Reading[Value] | None, problem: str) -> Value | None:
+def _value(slow: _SlowValue[Value] | None, problem: str) -> Value | None:
     """What is read; None where there is nothing to read, or where that fails, which is logged."""
     try:
-        return None if reading is None else reading.value()
+        return None if slow is None else slow.value()
     except (TimeoutError, ServiceError, OSError) as error:
         log.warning("%s: %s", problem, error)
     except Exception:
@@ -139,9 +139,9 @@ class _ScrapeCollector(Collector):
         shelf: Callable[[], bool] | None,
         shared: Callable[[], SharedDocuments] | None,
     ) -> None:
-        self._documents = None if documents is None else _Reading("documents", documents)
-        self._disk = None if disk is None else _Reading("disk", disk)
-        self._shelf = None if shelf is None else _Reading("shelf", shelf)
+        self._documents = None if documents is None else _SlowValue("documents", documents)
+        self._disk = None if disk is None else _SlowValue("disk", disk)
+        self._shelf = None if shelf is None else _SlowValue("shelf", shelf)
         self._ended, self._shared = ended, shared
 
     def describe(self) -> Iterable[Metric]:

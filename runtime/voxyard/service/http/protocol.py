@@ -2,7 +2,7 @@
 limit of connections without a valid API key, which are counted apart from those with one; what a gateway forwards.
 
 uvicorn has neither that timeout nor a hook for a connection's start and end, which the limit of connections without a
-key needs; so this class reads attributes that uvicorn does not document. They are listed in `PRIVATE_PARTS`, the
+key needs; so these classes use parts that uvicorn does not document. They are listed in `PRIVATE_PARTS`, the
 version is pinned to a minor one, and a test runs the server's tests on uvicorn's next one as soon as there is one.
 """
 
@@ -15,6 +15,7 @@ import os
 import re
 import time
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, cast
 
 import h11
@@ -24,6 +25,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame, Opcode
+from websockets.server import ServerProtocol
 
 from voxyard.service.config import PATH_PREFIX
 
@@ -128,8 +130,20 @@ READ_BYTES = 4096
 MOST_UNTAKEN, UNTAKEN_SECONDS = 1000, 10.0
 """Most frames within this time that the application does not take."""
 
-PRIVATE_PARTS = ("client", "conn", "cycle", "loop", "timeout_keep_alive_task", "transport")
-"""Attributes of uvicorn's protocol that this module reads and uvicorn does not document."""
+PRIVATE_PARTS: Mapping[type, tuple[str, ...]] = {
+    H11Protocol: (
+        "client", "conn", "cycle", "loop", "on_response_complete", "send_400_response", "timeout_keep_alive_task",
+        "transport",
+    ),
+    RequestResponseCycle: ("disconnected", "more_body", "response_complete", "response_started"),
+    WebSocketsSansIOProtocol: (
+        "app_state", "close_sent", "conn", "curr_msg_data_type", "frames", "handle_events", "handle_parser_exception",
+        "handshake_complete", "loop", "send", "send_receive_event_to_app", "transport",
+    ),
+    ServerProtocol: ("events",),
+    ProxyHeadersMiddleware: ("trusted_hosts",),
+}  # fmt: skip
+"""Parts of uvicorn's and websockets' classes that this module uses or replaces, and these do not document."""
 
 
 class HttpProtocol(H11Protocol):

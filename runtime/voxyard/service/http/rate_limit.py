@@ -7,6 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from voxyard.service.errors import BusyError
+
 _MINUTE = 60.0
 REFUSALS = 50.0
 """Refusals that a key is told in a second: one that asks again at once takes no more of the service than these."""
@@ -28,6 +30,15 @@ class RateLimiter:
         self._lock = threading.Lock()
         self._buckets: dict[str, tuple[float, float]] = {}  # name → tokens left, and the clock at that count
         self._told: dict[str, float] = {}  # name → clock at which the last refusal is told
+
+    def admit(self, name: str, own: int | None = None) -> None:
+        """As `take`. Raises BusyError where no token is left."""
+        if wait := self.take(name, own):
+            raise BusyError(
+                f"rate limit exceeded: {self.rate(own):g} requests per minute for the key {name}; "
+                f"retry in {whole_seconds(wait)} s",
+                retry_after=wait,
+            )
 
     def take(self, name: str, own: int | None = None) -> float:
         """Takes a token; returns 0.0, or where none is left the seconds until the next, without taking one.

@@ -16,7 +16,7 @@ from voxyard.service.http.protocol import prefix_of
 
 ASSETS = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css"}
 """Files of Swagger UI by name, with their media types; served under `/page/`."""
-READING = ["GET", "HEAD"]
+READ_METHODS = ["GET", "HEAD"]
 # Swagger UI's icons are data URLs, and its components carry style attributes.
 _POLICY = SECURITY_HEADERS["Content-Security-Policy"] + "; img-src 'self' data:; style-src 'self' 'unsafe-inline'"
 _PAGE = """\
@@ -77,11 +77,11 @@ def reference_router(title: str, openapi: Callable[[], dict[str, Any]]) -> APIRo
         def endpoint() -> Response:
             return answer()
 
-        router.add_api_route(path, endpoint, methods=READING)
+        router.add_api_route(path, endpoint, methods=READ_METHODS)
 
     add("/docs", lambda: HTMLResponse(html, headers={"Content-Security-Policy": _POLICY}))
 
-    @router.api_route("/openapi.json", methods=READING)
+    @router.api_route("/openapi.json", methods=READ_METHODS)
     def description(request: Request) -> JSONResponse:
         prefix = prefix_of(request.scope)
         return JSONResponse({**openapi(), **({"servers": [{"url": prefix}]} if prefix else {})})

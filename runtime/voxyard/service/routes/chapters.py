@@ -95,9 +95,9 @@ async def retrieve_subtitles(
     return found.response({"Content-Disposition": serializers.disposition(document, format, download=download)})
 
 
-def _subtitles(state: AppState, id: str, client: str, format: SubtitleFormat, *, estimated: bool) -> Answer:
+def _subtitles(state: AppState, id: str, owner: str, format: SubtitleFormat, *, estimated: bool) -> Answer:
     """The subtitles; nothing, which does not last, where words are still to be recognised and are waited for."""
-    document, text, chunks, waiting = _timed_words(state, id, client)
+    document, text, chunks, waiting = _timed_words(state, id, owner)
     if document.state == "failed":
         raise ConflictError(document_stream.failure(document))
     if document.state != "completed":
@@ -135,8 +135,8 @@ async def retrieve_timings(id: DocumentId, state: AppStateDep, client: ClientDep
     return (await state.answers.get(document, "timings", partial(_timings, state, id, client.name))).response()
 
 
-def _timings(state: AppState, id: str, client: str) -> Answer:
-    document, text, chunks, waiting = _timed_words(state, id, client)
+def _timings(state: AppState, id: str, owner: str) -> Answer:
+    document, text, chunks, waiting = _timed_words(state, id, owner)
     body = TimingsOut(source="estimated", waiting=waiting, complete=document.state == "completed", chunks=[])
     sources = set[WordSource]()
 
@@ -167,9 +167,9 @@ def _timings(state: AppState, id: str, client: str) -> Answer:
     return Answer(content, lasting=state.word_aligner is None or "estimated" not in sources)
 
 
-def _timed_words(state: AppState, id: str, client: str | None) -> tuple[Document, str, Iterator[TimedChunk], bool]:
-    """A client's document, its text without tags, its chunks with words, and True while some are to be recognised."""
-    document_stream.check_has_text(state.store.document(id, client), "times")
+def _timed_words(state: AppState, id: str, owner: str | None) -> tuple[Document, str, Iterator[TimedChunk], bool]:
+    """A key's document, its text without tags, its chunks with words, and True while some are to be recognised."""
+    document_stream.check_has_text(state.store.document(id, owner), "times")
     document, chunks = state.store.snapshot(id)
     text = masked(state.store.text(id))
     found = None if state.word_aligner is None else state.word_aligner.found(document, chunks)

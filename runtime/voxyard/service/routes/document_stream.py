@@ -261,22 +261,22 @@ class _SentChunks:
         self.whole = max(self.whole, len(at.spans))
 
 
-async def counted_events(
-    state: AppState, client: str, id: str, last_event: str | None, prefix: str
+async def events_of_key(
+    state: AppState, owner: str, id: str, last_event: str | None, prefix: str
 ) -> AsyncGenerator[bytes, None]:
-    """As `events`, within the streams of a key. Raises BusyError where it has `MOST_EVENTS`."""
+    """As `events`, while the key has fewer than `MOST_EVENTS` such streams. Raises BusyError where it has as many."""
     streams = state.open_events
-    if streams[client] >= MOST_EVENTS:
+    if streams[owner] >= MOST_EVENTS:
         raise BusyError(f"{MOST_EVENTS} event streams of the key are open: close one of them", retry_after=1)
-    streams[client] += 1
+    streams[owner] += 1
     try:
         async with contextlib.aclosing(events(state, id, last_event, prefix)) as told:
             async for event in told:
                 yield event
     finally:
-        streams[client] -= 1
-        if not streams[client]:
-            del streams[client]
+        streams[owner] -= 1
+        if not streams[owner]:
+            del streams[owner]
 
 
 async def events(state: AppState, id: str, last_event: str | None, prefix: str = "") -> AsyncGenerator[bytes, None]:

@@ -153,10 +153,10 @@ async def retrieve_document(
     return (await state.answers.get(document, ("document", prefix, chunks), make)).response()
 
 
-def _document_answer(state: AppState, id: str, client: str, prefix: str, *, chunks: bool) -> Answer:
+def _document_answer(state: AppState, id: str, owner: str, prefix: str, *, chunks: bool) -> Answer:
     redo = serializers.redo(state.store, id)
     found = state.store.chapters(id)  # first: chapters of a file that is read meanwhile would have no chunks
-    document = state.store.document(id, client)
+    document = state.store.document(id, owner)
     at = ChunkTimes.of(state.store.chunks(id), state.pauses) if chunks else _times(state, document)
     body = serializers.document(document, time.time(), at, prefix=prefix)
     body.redo = redo
@@ -192,7 +192,7 @@ async def follow_document(
 ) -> Response:
     """Server-sent events of each change. `Last-Event-ID` resumes after a lost connection."""
     await run_sync(state.store.document, id, client.name)
-    events = document_stream.counted_events(state, client.name, id, last_event_id, prefix)
+    events = document_stream.events_of_key(state, client.name, id, last_event_id, prefix)
     return LiveResponse(events, media_type="text/event-stream")
 
 

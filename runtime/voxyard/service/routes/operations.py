@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from anyio import CapacityLimiter
@@ -10,9 +11,13 @@ from fastapi import Request, Response
 from prometheus_client.exposition import choose_encoder
 from pydantic import BaseModel
 
+from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.errors import UnavailableError
+from voxyard.service.healthcheck import CANNOT_WORK
 from voxyard.service.routes.openapi import Router, errors
+from voxyard.service.shutdown import GracefulShutdown
 from voxyard.service.state import AppState
+from voxyard.speech.pool.pool import Pool
 from voxyard.telemetry.exposition import readable_accept
 
 _THREADS = 2  # of each, that no other request uses: a probe waits for no work
@@ -37,7 +42,8 @@ def operations_router(state: AppState) -> Router:
     @router.get("/readyz", summary="Readiness", responses=errors(403, 503))
     async def readyz() -> Health:
         """200 where a worker has its model loaded; else 503 with the reason."""
-        well, sentence = await run_sync(state.ready, limiter=health_threads)
+        found = partial(readiness, state.pool, state.queue, state.graceful_shutdown)
+        well, sentence = await run_sync(found, limiter=health_threads)
         if not well:
             raise UnavailableError(sentence, retry_after=5)
         return Health(status=sentence)
@@ -56,3 +62,38 @@ def operations_router(state: AppState) -> Router:
         return Response(content, headers={"Content-Type": media_type})
 
     return router
+
+
+def readiness(pool: Pool, queue: DocumentQueue, graceful_shutdown: GracefulShutdown) -> tuple[bool, str]:
+    """True where a worker has its model loaded and documents are dispatched, and the reason as a sentence.
+
+    Workers that have ended for want of work are as good as loaded, also while one of them loads its model again.
+    """
+    if graceful_shutdown.announced and not graceful_shutdown.draining:
+        return False, "the service is about to shut down and still accepts requests: send new ones elsewhere"
+    if graceful_shutdown.draining:
+        return (
+            False,
+            f"the service is shutting down and waits for {graceful_shutdown.describe_pending() or 'open requests'}",
+        )
+    if pool.ended is not None:
+        return False, f"{CANNOT_WORK}: the worker pool has stopped: {pool.ended}"
+    if queue.problem is not None:
+        return False, f"no documents are dispatched: {queue.problem}"
+    workers = pool.workers()
+    loaded = sum(worker.state in ("ready", "busy") for worker in workers)
+    waiting = "; ".join(worker.reason for worker in workers if worker.state == "waiting")
+    if loaded:
+        summary = f"{loaded} of {len(workers)} workers have their model loaded"
+        return True, f"{summary}; waiting: {waiting}" if waiting else summary
+    if any(worker.state in ("released", "stopping") or worker.woken for worker in workers):
+        return True, "no worker has its model loaded, as there was nothing to speak: the next request starts one"
+    reasons = "; ".join(
+        worker.reason if worker.state == "waiting" else f"{worker.device}: {worker.reason or worker.state}"
+        for worker in workers
+    )
+    if not any(worker.state == "waiting" for worker in workers):
+        reasons = pool.waiting or reasons
+    if workers and all(worker.state == "off" for worker in workers):
+        return False, f"{CANNOT_WORK}: no worker could be started ({reasons})"
+    return False, f"no worker has its model loaded ({reasons})"

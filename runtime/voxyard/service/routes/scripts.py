@@ -99,7 +99,7 @@ async def create_script(body: ScriptBody, state: AppStateDep, client: ClientDep)
             "as a document, whose script is at /v1/documents/{id}/script",
             parameter="text",
         )
-    return await state.reading_texts.run(client.name, partial(_of_text, state, client.name, body))
+    return await state.preparing_speech.run(client.name, partial(_of_text, state, client.name, body))
 
 
 @router.get(
@@ -145,10 +145,10 @@ def _of_document(state: AppState, id: str) -> Answer:
     return Answer(with_items(body, "chunks", items))
 
 
-def _of_text(state: AppState, client: str, body: ScriptBody) -> ScriptOut:
-    voice = None if body.voice is None else state.voices.resolve(body.voice, client)
-    cast = state.voices.cast(body.cast, client)
-    reading = texts.changed(state.reading.changed(lexicon=state.lexicon(client)), body.read, body.lexicon)
+def _of_text(state: AppState, owner: str, body: ScriptBody) -> ScriptOut:
+    voice = None if body.voice is None else state.voices.resolve(body.voice, owner)
+    cast = state.voices.cast(body.cast, owner)
+    reading = texts.changed(state.reading.changed(lexicon=state.lexicon(owner)), body.read, body.lexicon)
     text = texts.plain(clean(body.text), body.input_format, state.code_blocks, "text")
     script = texts.script(
         text, state.frontend, voice, 0, body.language or None,

@@ -74,7 +74,7 @@ async def create_speech(
         )
     state.limiter.check(client.name)
     whole = not body.stream and body.stream_format == "audio" and body.codec in WITH_LENGTH
-    prepared = await state.reading_texts.run(client.name, partial(prepare_speech, state, client.name, body))
+    prepared = await state.preparing_speech.run(client.name, partial(prepare_speech, state, client.name, body))
     speech = SpeechRequest(
         state.pool,
         state.limiter,
@@ -82,7 +82,7 @@ async def create_speech(
         prepared.pauses,
         body.codec,
         prepared.tempo,
-        client=client.name,
+        owner=client.name,
         share=limits.share,
         whole=whole,
         on_heard=None if whole else state.metrics.stream_heard,
@@ -103,11 +103,11 @@ class PreparedSpeech:
     note: str | None
 
 
-def prepare_speech(state: AppState, client: str, body: SpeechBody) -> PreparedSpeech:
+def prepare_speech(state: AppState, owner: str, body: SpeechBody) -> PreparedSpeech:
     """Chunks of the text in the voice, with the lexicons of request, key and host. Raises ServiceError."""
-    voice, cast = state.voices.resolve(body.voice_name, client), state.voices.cast(body.cast, client)
+    voice, cast = state.voices.resolve(body.voice_name, owner), state.voices.cast(body.cast, owner)
     text = texts.plain(body.input, body.input_format, state.code_blocks)
-    reading = texts.changed(state.reading.changed(lexicon=state.lexicon(client)), body.read, body.lexicon)
+    reading = texts.changed(state.reading.changed(lexicon=state.lexicon(owner)), body.read, body.lexicon)
     language = body.language or None
     script = texts.script(
         text, state.frontend, voice, body.seed, language, parameter="input", reading=reading, cast=cast

@@ -324,7 +324,7 @@ class _Session:
             made.pauses,
             config.codec,
             made.tempo,
-            client=self._client.name,
+            owner=self._client.name,
             share=self._state.limits(self._client.name).share,
             joiner=utterance.joiner,
             on_heard=self._state.metrics.stream_heard,
@@ -366,7 +366,7 @@ class _Session:
                         await self._socket.send_bytes(piece[at : at + BLOCK])
 
     async def _prepared(self, config: SpeechBody) -> PreparedSpeech:
-        return await self._state.reading_texts.run(
+        return await self._state.preparing_speech.run(
             self._client.name, partial(prepare_speech, self._state, self._client.name, config)
         )
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-import shutil
-import tempfile
 import threading
-from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from email.utils import formatdate
 from functools import partial
-from typing import TYPE_CHECKING
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
@@ -18,25 +15,19 @@ from fastapi import Request, status
 from starlette.responses import Response, StreamingResponse
 
 from voxyard.service.audio.store import AudioStore, audio_name, book_name
-from voxyard.service.audiobook.chapters import chapter_marks
-from voxyard.service.documents.records import Chapter, Document, StoredChunk, with_spans
-from voxyard.service.errors import ConflictError, NoRoomError, NotFoundError, UnavailableError
+from voxyard.service.audiobook.chapters import write_audiobook
+from voxyard.service.documents.records import Document
+from voxyard.service.errors import ConflictError, NotFoundError
 from voxyard.service.http.errors import envelope
 from voxyard.service.routes import document_stream
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import LiveResponse
 from voxyard.speech.audio import audiobook
-from voxyard.speech.audio.encoder import MEDIA_TYPES, Format, Tags
-from voxyard.speech.audio.joining import Pauses
-from voxyard.speech.requests import SAMPLE_RATE
-
-if TYPE_CHECKING:
-    from voxyard.speech.requests import Audio
+from voxyard.speech.audio.encoder import MEDIA_TYPES, Format
 
 log = logging.getLogger(__name__)
 
 PAUSED_STALL_SECONDS = 3600.0  # a paused player reads nothing
-_AUDIOBOOK_ROOM = 1.1  # of what its bit rate makes
 _RANGE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?")
 
 
@@ -48,18 +39,18 @@ async def document_audio(
     Where its audio was replaced since it was read, and the file of then is gone, it is the new audio.
     """
     name, media_type = audio_name(document.audio, format), MEDIA_TYPES[format]
-    reading = state.encodings.reading  # many readers at once wait for each other, and other requests do not
-    stored = partial(stored_response, request, state.audio_store, document, name, media_type, headers, reading)
-    found = await run_sync(stored, limiter=reading)
+    threads = state.encodings.file_threads  # many readers at once wait for each other, and other requests do not
+    stored = partial(stored_response, request, state.audio_store, document, name, media_type, headers, threads)
+    found = await run_sync(stored, limiter=threads)
     if found is None and (latest := await run_sync(state.store.document, document.id)).audio != document.audio:
         return await document_audio(request, state, latest, format, headers)
     if found is None and format != "wav":
         growing = await document_stream.encoded_copy(state, document, format)
         if growing is not None:
             return LiveResponse(growing, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS)
-        found = await run_sync(stored, limiter=reading)
+        found = await run_sync(stored, limiter=threads)
     if found is None:
-        there = await run_sync(state.audio_store.names, document.id, limiter=reading)
+        there = await run_sync(state.audio_store.names, document.id, limiter=threads)
         log.warning("document %s: %s is not there, only %s", document.id, name, ", ".join(there) or "nothing")
         raise NotFoundError(f"document {document.id} has no complete audio")
     return found
@@ -91,10 +82,10 @@ def _audiobook_response(
 ) -> Response:
     document, chunks = state.store.snapshot(id)
     chapters, cover = state.store.chapters(id), state.store.cover(id)
-    name, reading = book_name(document.audio), state.encodings.reading
+    name, threads = book_name(document.audio), state.encodings.file_threads
     try:
-        _write_audiobook(state.audio_store, document, chunks, state.pauses, chapters, cover, cancelled)
-        found = stored_response(request, state.audio_store, document, name, audiobook.MEDIA_TYPE, headers, reading)
+        write_audiobook(state.audio_store, document, chunks, state.pauses, chapters, cover, cancelled)
+        found = stored_response(request, state.audio_store, document, name, audiobook.MEDIA_TYPE, headers, threads)
         if found is None:
             raise NotFoundError(f"document {id} has no complete audio")
     except NotFoundError:
@@ -104,56 +95,6 @@ def _audiobook_response(
     return found
 
 
-def _write_audiobook(
-    audio_store: AudioStore,
-    document: Document,
-    chunks: Sequence[StoredChunk],
-    pauses: Pauses,
-    chapters: Sequence[Chapter],
-    cover: bytes | None,
-    cancelled: threading.Event,
-) -> None:
-    """Writes the audiobook, unless it is there. Blocks for as long as encoding takes, or until it is `cancelled`.
-
-    Raises:
-        NoRoomError: it does not fit on the disk or into the quota.
-        NotFoundError: the document was deleted.
-        EncodeError: FFmpeg fails.
-        UnavailableError: it was cancelled.
-    """
-    if audio_store.size(document.id, book_name(document.audio)) is not None:
-        return
-    if cover is not None and not audiobook.is_cover(cover):
-        log.warning("document %s: its cover is no readable JPEG or PNG image, and is left out", document.id)
-        cover = None
-    spans = [span for _, span in with_spans(chunks, pauses)]
-    samples = spans[-1].end if spans else 0
-    need = samples / SAMPLE_RATE * audiobook.BIT_RATE / 8 * _AUDIOBOOK_ROOM + len(cover or b"")
-    if audio_store.room_bytes() < need:
-        raise NoRoomError(
-            f"no room for the audiobook of about {need / 2**20:.1f} MiB: delete documents, or raise --disk-quota"
-        )
-
-    def audio() -> Iterator[Audio]:
-        for piece in audio_store.pieces(document.id, chunks, pauses, revision=document.audio):
-            if cancelled.is_set():
-                raise UnavailableError("the service is shutting down: retry in 10 s", retry_after=10.0)
-            yield piece.audio
-
-    with tempfile.TemporaryFile() as scratch:  # the place of the audio may be a bucket, where no file can seek
-        audiobook.write(
-            scratch,
-            audio(),
-            samples=samples,
-            tags=Tags(document.title, document.author, language=document.language),
-            marks=chapter_marks(chapters, spans),
-            cover=cover,
-        )
-        scratch.seek(0)
-        with audio_store.write(document.id, book_name(document.audio)) as file:
-            shutil.copyfileobj(scratch, file)
-
-
 def stored_response(
     request: Request,
     audio_store: AudioStore,
@@ -161,12 +102,12 @@ def stored_response(
     name: str,
     media_type: str,
     headers: Mapping[str, str],
-    reading: CapacityLimiter,
+    threads: CapacityLimiter,
 ) -> Response | None:
     """A file of a document, or the requested range of it; to HEAD the headers alone; None where there is no such file.
 
     A Range header that is not a single range, or whose If-Range names another file, is ignored. The file is read in
-    the threads of `reading`, one block at a time, by turns with those of other responses. Blocks.
+    the `threads`, one block at a time, by turns with those of other responses. Blocks.
     """
     size = audio_store.size(document.id, name)
     if size is None:
@@ -193,7 +134,7 @@ def stored_response(
     code = status.HTTP_200_OK if found is None else status.HTTP_206_PARTIAL_CONTENT
     if request.method == "HEAD":
         return Response(status_code=code, media_type=media_type, headers=headers)
-    blocks = _blocks_of(audio_store.stream(document.id, name, start, end), reading)
+    blocks = _blocks_of(audio_store.stream(document.id, name, start, end), threads)
     return StreamingResponse(blocks, status_code=code, media_type=media_type, headers=headers)
 
 

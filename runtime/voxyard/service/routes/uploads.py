@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -144,7 +143,7 @@ def _from_file(
         title = options.title or title_of_name(file.name)
         return replace(_document_request(options, "", title, idempotency_key), upload=upload)
     extracted = _checked(
-        lambda: extract(io.BytesIO(file.content), file.name, file.media_type, max_characters=section.max_characters)
+        lambda: extract(file.content, file.name, file.media_type, max_characters=section.max_characters)
     )
     request = _document_request(options, extracted.text, options.title or extracted.title, idempotency_key)
     return replace(request, note=extracted.damage)

@@ -20,7 +20,7 @@ from voxyard.service.errors import NoRoomError
 
 _log = logging.getLogger(__name__)
 
-READING_THREADS = 4
+FILE_THREADS = 4
 """Threads of all readers of a service. Further readers wait in order of arrival, so that each gets a block by turns."""
 BLOCK = 1 << 16  # bytes that a reader takes at a time
 ENCODING_THREADS = 2
@@ -65,7 +65,7 @@ class SharedEncoding:
             changed = self._changed
             if at < self._size:
                 count = min(BLOCK, self._size - at)
-                block = await run_sync(os.pread, self._descriptor, count, at, limiter=self._encodings.reading)
+                block = await run_sync(os.pread, self._descriptor, count, at, limiter=self._encodings.file_threads)
                 at += len(block)
                 yield block
             elif self._task.done():
@@ -130,7 +130,7 @@ class SharedEncodings:
 
     def __init__(self) -> None:
         self._running: dict[Hashable, SharedEncoding] = {}
-        self.encoding, self.reading = CapacityLimiter(ENCODING_THREADS), CapacityLimiter(READING_THREADS)
+        self.encoding, self.file_threads = CapacityLimiter(ENCODING_THREADS), CapacityLimiter(FILE_THREADS)
 
     def __len__(self) -> int:
         return len(self._running)

@@ -35,8 +35,8 @@ _log = logging.getLogger(__name__)
 class Place:
     """Place of one speech request: freed when its speech is synthesized, also where the client has not read it."""
 
-    def __init__(self, limiter: ConcurrencyLimiter, client: str, cut: Cut) -> None:
-        self.client, self.cut = client, cut
+    def __init__(self, limiter: ConcurrencyLimiter, owner: str, cut: Cut) -> None:
+        self.owner, self.cut = owner, cut
         self.unread: Callable[[], int] | None = None  # bytes that are synthesized and not read, once all are
         self._limiter, self._free = limiter, False
         self._began = time.monotonic()
@@ -45,7 +45,7 @@ class Place:
         """Frees the place: all is synthesized, and the reader has `unread()` bytes of it before it."""
         self.unread = unread
         self._release()
-        self._limiter.limit_unread(self.client)
+        self._limiter.limit_unread(self.owner)
 
     def end(self) -> None:
         """Frees the place, where it is not; the request has ended."""
@@ -55,7 +55,7 @@ class Place:
     def _release(self) -> None:
         if not self._free:
             self._free = True
-            self._limiter.release(self.client, time.monotonic() - self._began)
+            self._limiter.release(self.owner, time.monotonic() - self._began)
 
 
 class ConcurrencyLimiter:
@@ -87,25 +87,25 @@ class ConcurrencyLimiter:
         self._closed = True
 
     @contextlib.contextmanager
-    def acquire(self, client: str = "", cut: Cut | None = None) -> Iterator[Place]:
+    def acquire(self, owner: str = "", cut: Cut | None = None) -> Iterator[Place]:
         """Place of one request of this key, for the block at the longest; `cut` is told where it reads too slowly.
 
         Raises:
             BusyError: all places are in use, or all that the key may have.
             UnavailableError: the service is shutting down.
         """
-        self.check(client)
-        self._active[client] += 1
-        place = Place(self, client, Cut() if cut is None else cut)
+        self.check(owner)
+        self._active[owner] += 1
+        place = Place(self, owner, Cut() if cut is None else cut)
         self._places[place] = None
         try:
             yield place
         finally:
             place.end()
 
-    def release(self, client: str, seconds: float) -> None:
+    def release(self, owner: str, seconds: float) -> None:
         """Counts a place as free that was taken for so long."""
-        self._active[client] -= 1
+        self._active[owner] -= 1
         self._active += Counter()  # drops the keys without requests
         self._seconds += _MEAN_WEIGHT * (seconds - self._seconds)
 
@@ -113,9 +113,9 @@ class ConcurrencyLimiter:
         """Forgets a request that has ended."""
         self._places.pop(place, None)
 
-    def limit_unread(self, client: str) -> None:
+    def limit_unread(self, owner: str) -> None:
         """Cuts the oldest slow readers of a key, while more of its audio waits for readers than may."""
-        waiting = [(place, place.unread()) for place in self._places if place.client == client and place.unread]
+        waiting = [(place, place.unread()) for place in self._places if place.owner == owner and place.unread]
         unread = sum(size for _, size in waiting)
         for place, size in waiting:
             if unread <= self._max_unread_bytes:
@@ -124,24 +124,24 @@ class ConcurrencyLimiter:
             self.forget(place)
             reason = (
                 f"{size / 2**20:.1f} MiB of synthesized audio were not read, and slow readers of the key "
-                f"{client or '(none)'} leave more than {self._max_unread_bytes / 2**20:g} MiB: the oldest is cut"
+                f"{owner or '(none)'} leave more than {self._max_unread_bytes / 2**20:g} MiB: the oldest is cut"
             )
             _log.warning("%s", reason)
             place.cut.now(reason)
 
-    def check(self, client: str) -> None:
+    def check(self, owner: str) -> None:
         """Refuses what `acquire` would refuse now: before anything is prepared for it. Raises as `acquire`."""
         if self._closed:
             raise UnavailableError("the service is shutting down: retry in 10 s", retry_after=10.0)
-        own, most = self._active[client], self._limits(client).speech_requests
+        own, most = self._active[owner], self._limits(owner).speech_requests
         wait = max(1, math.ceil(self._seconds / self._limit))
         if most is not None and own >= most:
             raise BusyError(
-                f"{own} of {most} speech requests of the key {client} in progress; retry in {wait} s, or submit a "
+                f"{own} of {most} speech requests of the key {owner} in progress; retry in {wait} s, or submit a "
                 "document",
                 retry_after=float(wait),
             )
-        if self.active >= self._limit and own + 1 > fair_part(self._limit, client, self._active, self._limits):
+        if self.active >= self._limit and own + 1 > fair_part(self._limit, owner, self._active, self._limits):
             raise BusyError(
                 f"{self.active} of {self._limit} speech requests in progress; retry in {wait} s, or submit a document",
                 retry_after=float(wait),
@@ -221,18 +221,18 @@ class SpeechRequest:
         format: Format,
         speed: float,
         *,
-        client: str = "",
+        owner: str = "",
         share: float = 1.0,
         joiner: Joiner | None = None,
         whole: bool = False,
         on_heard: OnHeard | None = None,
     ) -> None:
-        """`client` is the name of the API key, with its share of the workers; `joiner` has the text before.
+        """`owner` is the name of the API key, with its share of the workers; `joiner` has the text before.
 
         `whole`: the audio comes in one piece, its length in its header. `on_heard` gets how long its listener has
         waited after the first sound.
         """
-        self._client, self._share = client, share
+        self._owner, self._share = owner, share
         self.cut = Cut()
         self._pool, self._limiter, self._script = pool, limiter, script
         self._speed, joiner = speed, Joiner(pauses) if joiner is None else joiner
@@ -250,7 +250,7 @@ class SpeechRequest:
         """
         if (waiting := self._pool.waiting) is not None:
             raise UnavailableError(f"no worker can start yet: {waiting}", retry_after=10)
-        with self._limiter.acquire(self._client, self.cut) as place:
+        with self._limiter.acquire(self._owner, self.cut) as place:
             blocks = self._encoder.encoded(self._spoken(place), len(self._script.chunks))
             async with contextlib.aclosing(blocks):
                 if self._whole:
@@ -269,7 +269,7 @@ class SpeechRequest:
                 priority=PRIORITY,
                 listening=True,
                 deliver=outcomes.deliver,
-                tenant=self._client,
+                tenant=self._owner,
                 share=self._share,
             )
         except SpeechError as error:

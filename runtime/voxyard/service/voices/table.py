@@ -6,7 +6,6 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from voxyard.service.documents.database import Connection, Database, Row, first
 from voxyard.service.errors import ConflictError, NotFoundError
@@ -60,9 +59,10 @@ class FrontendWithUploads:
 
     def __init__(self, engine: Frontend, uploaded: UploadedVoices) -> None:
         self._engine, self._uploaded = engine, uploaded
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
+        self.engine, self.max_tokens, self.max_seconds = engine.engine, engine.max_tokens, engine.max_seconds
+        self.speeds, self.notes, self.voice_files = engine.speeds, engine.notes, engine.voice_files
+        self.count_tokens, self.voices, self.has_voice = engine.count_tokens, engine.voices, engine.has_voice
+        self.default_voice, self.refusal, self.describe = engine.default_voice, engine.refusal, engine.describe
 
     def check_voice(self, name: str) -> None:
         """Checks that there is such a voice. Raises VoiceNotFoundError for an id, as the engine for a name."""

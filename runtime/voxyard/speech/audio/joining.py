@@ -120,20 +120,20 @@ class Joiner:
             )
         check(result.audio)
         span = self._timeline.add(len(result.audio), ending)
-        sound = rounded(_faded(rounded(result.audio), round(self._pauses.fade * self._sample_rate)))
+        sound = faded(result.audio, self._pauses, self._sample_rate)
         pause = span.start - span.begin
         audio = np.concatenate([np.zeros(pause, np.float32), sound]) if pause else sound
         return Piece(result.chunk, audio, span.start, span.end, self._sample_rate)
 
 
-def _faded(audio: Audio, length: int) -> Audio:
-    """The audio with a fade-in and a fade-out, so that its edges do not click."""
+def faded(audio: Audio, pauses: Pauses, sample_rate: int = SAMPLE_RATE) -> Audio:
+    """A chunk's sound with a fade-in and a fade-out, so that its edges do not click, in values of 16 bits."""
     import numpy as np
 
-    faded = np.array(audio, np.float32)  # a copy
-    length = min(length, len(faded) // 2)
+    faded = np.array(rounded(audio), np.float32)  # a copy
+    length = min(round(pauses.fade * sample_rate), len(faded) // 2)
     if length:
         ramp = (0.5 - 0.5 * np.cos(np.pi * np.arange(length) / length)).astype(np.float32)
         faded[:length] *= ramp
         faded[-length:] *= ramp[::-1]
-    return faded
+    return rounded(faded)

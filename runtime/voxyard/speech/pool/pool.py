@@ -9,7 +9,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 from voxyard.speech.engine import EngineSpec
@@ -32,26 +32,67 @@ from voxyard.speech.pool.scheduler import (
 )
 from voxyard.speech.pool.transport import Launch, StartRefused
 from voxyard.speech.pool.worker_process import Device, ProcessEnded, WorkerProcess
-from voxyard.speech.pool.workers import (
-    AddDevice,
-    CancelJob,
-    Charge,
-    ClosePool,
-    Command,
-    DrainPool,
-    PoolWorker,
-    RemoveDevice,
-    SetListening,
-    SubmitJob,
-    WorkerMessage,
-    Workers,
-    WorkerState,
-)
+from voxyard.speech.pool.workers import Charge, PoolWorker, WorkerMessage, Workers, WorkerState
 from voxyard.speech.requests import Cancelled, Request, Result, Unspeakable
 
 _log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0  # longest wait for a command
+
+
+@dataclass(frozen=True)
+class SubmitJob:
+    """Speak a job, whose tenant has this share."""
+
+    job: Job
+    priority: int
+    listening: bool
+    share: float
+
+
+@dataclass(frozen=True)
+class CancelJob:
+    """Drop a job that its caller has cancelled."""
+
+    job: int
+
+
+@dataclass(frozen=True)
+class SetListening:
+    """A listener of the job's audio has come or gone."""
+
+    job: int
+    listening: bool
+
+
+@dataclass(frozen=True)
+class DrainPool:
+    """Hand out no more chunks of jobs of a priority below this."""
+
+    below: float
+
+
+@dataclass(frozen=True)
+class AddDevice:
+    """A device has come."""
+
+    device: Device
+
+
+@dataclass(frozen=True)
+class RemoveDevice:
+    """A device has gone."""
+
+    device: Device
+    reason: str
+
+
+@dataclass(frozen=True)
+class ClosePool:
+    """End the pool."""
+
+
+Command = WorkerMessage | SubmitJob | CancelJob | SetListening | DrainPool | AddDevice | RemoveDevice | ClosePool
 
 
 class Pool:
@@ -150,7 +191,7 @@ class Pool:
         with self._submission:
             if self._ended is not None:
                 raise self._ended
-            self._commands.put(SubmitJob(job, priority, listening, tenant, share))
+            self._commands.put(SubmitJob(job, priority, listening, share))
         return job
 
     def meter(self, charge: Charge) -> None:
@@ -276,14 +317,14 @@ class Pool:
         match command:
             case WorkerMessage():
                 self._worker_message(command, now)
-            case SubmitJob(job, priority, listening, tenant, share):
+            case SubmitJob(job, priority, listening, share):
                 estimates = [request.seconds for request in job.requests]
                 self._jobs[job.number] = job
                 self._submitted[job.number] = now
                 self._listen(job.number, listening, now)
                 self._scheduler.submit(
                     job.number, estimates, now,
-                    priority=priority, listening=listening, tenant=tenant, share=share,
+                    priority=priority, listening=listening, tenant=job.tenant, share=share,
                 )  # fmt: skip
                 self._forget_finished(job)
             case CancelJob(number):

@@ -1,4 +1,4 @@
-"""Workers of a pool: one process for each device, started and ended as the scheduler says; the pool's commands."""
+"""Workers of a pool: one process for each device, started and ended as the scheduler says."""
 
 from __future__ import annotations
 
@@ -26,62 +26,6 @@ class WorkerMessage:
     slot: int
     generation: int
     message: FromWorker | ProcessEnded | StartRefused
-
-
-@dataclass(frozen=True)
-class SubmitJob:
-    """Speak a tenant's job."""
-
-    job: Job
-    priority: int
-    listening: bool
-    tenant: str
-    share: float
-
-
-@dataclass(frozen=True)
-class CancelJob:
-    """Drop a job that its caller has cancelled."""
-
-    job: int
-
-
-@dataclass(frozen=True)
-class SetListening:
-    """A listener of the job's audio has come or gone."""
-
-    job: int
-    listening: bool
-
-
-@dataclass(frozen=True)
-class DrainPool:
-    """Hand out no more chunks of jobs of a priority below this."""
-
-    below: float
-
-
-@dataclass(frozen=True)
-class AddDevice:
-    """A device has come."""
-
-    device: Device
-
-
-@dataclass(frozen=True)
-class RemoveDevice:
-    """A device has gone."""
-
-    device: Device
-    reason: str
-
-
-@dataclass(frozen=True)
-class ClosePool:
-    """End the pool."""
-
-
-Command = WorkerMessage | SubmitJob | CancelJob | SetListening | DrainPool | AddDevice | RemoveDevice | ClosePool
 
 
 _log = logging.getLogger(__name__)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from voxyard.service.errors import BusyError
 from voxyard.service.http.rate_limit import LONGEST_PAUSE, RateLimiter, whole_seconds
 
 
@@ -105,3 +106,13 @@ def test_threads_do_not_get_more_than_there_is(clock: Clock) -> None:
 @pytest.mark.parametrize(("wait", "seconds"), [(0.01, 1), (1.0, 1), (1.2, 2), (59.99, 60)])
 def test_a_wait_is_rounded_up_to_whole_seconds(wait: float, seconds: int) -> None:
     assert whole_seconds(wait) == seconds
+
+
+def test_a_refusal_says_the_rate_and_when_to_ask_again(clock: Clock) -> None:
+    limiter = RateLimiter(60, clock)
+    limiter.admit("a", 2)
+    limiter.admit("a", 2)
+    with pytest.raises(BusyError) as refused:
+        limiter.admit("a", 2)
+    assert str(refused.value) == "rate limit exceeded: 2 requests per minute for the key a; retry in 30 s"
+    assert refused.value.retry_after == pytest.approx(30.0)

@@ -337,8 +337,8 @@ def test_a_document_is_spoken_in_the_order_of_its_arrival_however_long_its_file_
     file, text = uploaded(1), replace(uploaded(2), upload=None)
     for document in (file, text):
         store.accept(document)
-    assert store.claims.take("reading") == file.id
-    assert store.claims.take("reading") is None
+    assert store.claims.take("extracting") == file.id
+    assert store.claims.take("extracting") is None
     store.extracted(file.id, Reader.read(store.document(file.id)))
     store.claims.release(file.id)
     store.claims.look_again()
