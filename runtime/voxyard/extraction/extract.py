@@ -214,8 +214,6 @@ def _plain(text: str) -> ParsedDocument:
     """A plain text, as it is spoken, with its chapters."""
     mend = mend_of(text)
     text = clean(text if mend is None else mend(text))
-    mend = mend_of(text)
-    text = clean(text if mend is None else mend(text))
     said = said_in_subtitles(text)
     if said is None:
         said = without_contents(without_marks(without_readings(without_pictures(text))))
