@@ -148,6 +148,12 @@ def test_the_runbooks_queries_are_promql(promtool: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_the_runbook_confirms_alerts_of_cards_by_series_that_dcgm_exporter_gives_too() -> None:
+    """Those that it does not raise alone are confirmed by our exporter's."""
+    own = {name for name in alerts() if "voxyard_gpu_" in " ".join(commands(sections()[name], "Confirm"))}
+    assert own == {"GpuMissing", "GpuStranger", "TrainingStepTimeUnstable"}
+
+
 def test_the_runbooks_links_lead_somewhere() -> None:
     text = RUNBOOK.read_text(encoding="utf-8")
     assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= {anchor(heading) for heading in sections()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -52,7 +51,7 @@ class InputMetrics:
             "read_oldest_seconds", "Seconds since the oldest of them was begun, 0 where there is none."
         )
         self._clock = clock
-        self._begun: dict[int, float] = {}  # reads that have not ended, by thread
+        self._begun: dict[object, float] = {}  # reads that have not ended, by a mark of each
         registry.register(_Quota(run))
         self._stage = Counter(
             "voxyard_train_data_stage_seconds_total",
@@ -81,12 +80,12 @@ class InputMetrics:
     @contextmanager
     def reading_held_out(self) -> Iterator[None]:
         """A validation makes a batch in the context."""
-        begin, computed = self._clock(), time.thread_time()
-        self._begun[threading.get_ident()] = begin
+        mark, begin, computed = object(), self._clock(), time.thread_time()
+        self._begun[mark] = begin
         try:
             yield
         finally:
-            del self._begun[threading.get_ident()]
+            del self._begun[mark]
         self.read_held_out(self._clock() - begin, time.thread_time() - computed)
 
     def read_held_out(self, seconds: float, computed: float) -> None:
@@ -97,12 +96,12 @@ class InputMetrics:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """A thread makes a batch in the context: what never ends is seen, too."""
-        begin, computed, queued = self._clock(), time.thread_time(), queued_seconds()
-        self._begun[threading.get_ident()] = begin
+        mark, begin, computed, queued = object(), self._clock(), time.thread_time(), queued_seconds()
+        self._begun[mark] = begin
         try:
             yield
         finally:
-            del self._begun[threading.get_ident()]
+            del self._begun[mark]
         after = queued_seconds()
         waited = None if queued is None or after is None else after - queued
         self.read(self._clock() - begin, time.thread_time() - computed, waited)

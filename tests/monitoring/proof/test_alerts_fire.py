@@ -44,7 +44,7 @@ PLANTED: dict[str, list[Labels]] = {
     "GpuUtilizationLow": [gpu(SMALL_MODEL, GONE, role="model")],
     "GpuWorkSmall": [gpu(SMALL_MODEL, SMALL, role="model")],
     "DataGpuUtilizationLow": [gpu(DATA, role="data")],
-    "GpuLost": [gpu(LOST), *(gpu(index, SICK) for index in range(8))],  # the sick host has no driver
+    "GpuLost": [gpu(LOST)],  # not those of the sick host, whose driver answers for none
     "GpuFlapping": [gpu(SMALL_FLAPPING, SMALL)],
     "GpuMissing": [{"instance": HOST}],  # its plan counts one more than there are
     "GpuXidCritical": [gpu(LOST, xid="79")],

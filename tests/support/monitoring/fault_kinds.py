@@ -196,9 +196,9 @@ def neighbours_on_the_runs_own_cores(host: SimulatedHost, dice: random.Random) -
 
 
 def quota_that_is_lowered(host: SimulatedHost, dice: random.Random) -> Planted:
-    """Somebody gives the run's container fewer cores while it runs."""
+    """Somebody gives the run's container fewer cores while it runs, and it uses them up, often or always."""
     cores, stall = dice.choice([1, 2, 4]), dice.uniform(0.5, 0.9)
-    computing, throttled = cores * dice.uniform(0.85, 0.97) / 8, dice.uniform(0.5, 1.0)
+    computing, throttled = cores * dice.uniform(0.85, 0.97) / 8, dice.uniform(0.2, 1.0)
     _starve(host, stall, reading=0.98, computing=computing, waiting=stall, cores=cores, queued=0.96 - computing)
     began = host.now
 
@@ -582,11 +582,15 @@ def slow_for_no_reason_that_is_measured(host: SimulatedHost, dice: random.Random
 
 
 def half_of_the_nvlinks(host: SimulatedHost, dice: random.Random) -> Planted:
-    """Some NVLinks of a card go down: the reduction of gradients takes longer."""
+    """Some NVLinks of a card go down, for good or again and again: the reduction of gradients takes longer."""
     index, left = dice.choice([DATA, MODEL]), dice.choice([6, 9, 12])
-    host.gpus[index].nvlinks_active = left
+    share, period = dice.choice([1.0, dice.uniform(0.4, 0.8)]), dice.uniform(5, 10) * MINUTE
     _slower(host, dice.uniform(1.1, 2))
-    return Planted({"gpu": index, "left": left})
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        host.gpus[index].nvlinks_active = left if seconds % period < share * period else 18
+
+    return Planted({"gpu": index, "left": left, "share": share, "period": period}, during)
 
 
 def worker_that_speaks_slower(host: SimulatedHost, dice: random.Random) -> Planted:
@@ -617,17 +621,19 @@ def memory_bound_kernels(host: SimulatedHost, dice: random.Random) -> Planted:
 
 
 def waiting_in_collectives(host: SimulatedHost, dice: random.Random) -> Planted:
-    """One of several hosts of a run has become slow: the GPU here spins in its all-reduce."""
+    """One of several hosts of a run has become slow: the GPU here spins in its all-reduce, and steps take longer."""
     assert host.run is not None
     host.run.metrics.hosts(0, dice.choice([2, 4, 8]))
     before, sm = dice.uniform(0.6, 0.9), dice.uniform(0.05, 0.25)
-    fast = dice.uniform(30, 60) * MINUTE
+    fast, step = dice.uniform(30, 60) * MINUTE, STEP_SECONDS * dice.uniform(1.5, 3)
 
     def during(host: SimulatedHost, seconds: float) -> None:
+        assert host.run is not None
         if seconds < fast:
             _acts(host, sm=before, occupancy=0.5, tensor=0.4, dram=0.5)
         else:
             _acts(host, sm=sm, occupancy=0.1, tensor=0.03, dram=0.1)
+            host.run.step_seconds = step
 
     return Planted({"before": before, "sm": sm, "fast": fast}, during)
 
@@ -1220,7 +1226,12 @@ KINDS: tuple[Kind, ...] = (
     ),
     _kind(small_kernels, "small_kernels", not_told_by=IN_PART - {"small_kernels"}),
     _kind(memory_bound_kernels, "memory_bound", not_told_by=IN_PART - {"memory_bound"}),
-    _kind(waiting_in_collectives, "collectives", after=2 * HOUR, not_told_by=IN_PART - {"collectives"}),
+    _kind(
+        waiting_in_collectives,
+        "collectives",
+        after=2 * HOUR,
+        not_told_by=IN_PART - {"collectives"} | SLOWER | {"unknown"},
+    ),
     _kind(hot_memory, "GpuMemoryTemperatureHigh"),
     _kind(corrected_errors_all_the_time, "GpuEccCorrectedStorm", after=75 * MINUTE),
     _kind(failed_fabric, "GpuFabricFailed"),

@@ -370,8 +370,9 @@ def two_networks_on_a_split(host: SimulatedHost, dice: random.Random) -> Moment:
 
 
 def restarts_with_work_in_the_queue(host: SimulatedHost, dice: random.Random) -> Moment:
-    """The speech service is restarted once a day, with chunks in its queue, and loads its model for some minutes."""
+    """The speech service is restarted once a day, with chunks in its queue; its workers load their models in turn."""
     hour, load, waiting = dice.uniform(1, 23) * HOUR, dice.uniform(120, 600), dice.randint(20, 200)
+    apart = dice.uniform(1, 240)
 
     def moment(host: SimulatedHost, seconds: float) -> None:
         assert host.pool is not None
@@ -379,10 +380,11 @@ def restarts_with_work_in_the_queue(host: SimulatedHost, dice: random.Random) ->
         if 0 <= since < INTERVAL:
             host.restart("bark")
         speak(host, waiting if -HOUR < since < HOUR else 0)
-        host.pool.running = 0 if 0 <= since < load else len(BARK)
-        if host.pool.running == 0:
-            for index in BARK:
-                host.gpus[index].utilization = 0.0
+        host.pool.running = (
+            min(len(BARK), 1 + int((since - load) // apart)) if since >= load else 0 if since >= 0 else len(BARK)
+        )
+        for index in BARK[host.pool.running :]:
+            host.gpus[index].utilization = 0.0
 
     return moment
 

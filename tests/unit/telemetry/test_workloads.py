@@ -225,7 +225,10 @@ def test_cores_are_those_of_now_and_a_read_that_does_not_end_is_seen() -> None:
     with made.input.reading():
         now[0], cores[0] = 190.0, 2.0
         assert told() == (2, 1, 180, None)
-    assert told() == (2, 0, 0, 180)
+        with made.input.reading():
+            now[0] = 200.0
+            assert told() == (2, 2, 190, None)
+    assert told() == (2, 0, 0, 200)
 
 
 def test_a_read_that_fails_is_no_read() -> None:
