@@ -277,7 +277,7 @@ class DocumentDispatcher:
     def _in_thread(
         self, active: ActiveDocument, stage: Stage, work: Callable[[], T], then: Callable[[Future[T]], None]
     ) -> None:
-        """Works for a document in a thread; `then` is called in the dispatcher's, unless it was cancelled."""
+        """Works for a document in a thread; the dispatcher's calls `then` in `_end_thread`, unless it was cancelled."""
         self._threads[active] = stage
 
         def run() -> None:

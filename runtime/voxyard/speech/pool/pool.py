@@ -167,6 +167,8 @@ class Pool:
     ) -> Job:
         """Speak these chunks, which stand in text order; of several jobs the one of higher priority goes first.
 
+        The job is put into the queue of the pool's thread, which goes on with it in `_execute`.
+
         Jobs of several tenants go side by side, by their shares: one with twice the share gets twice the audio.
 
         With `listening` its chunks go in text order, the first one at once and alone on its worker: the time until it
