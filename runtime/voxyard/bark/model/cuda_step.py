@@ -20,6 +20,7 @@ from voxyard.bark.model.cuda_kernels import Kernels, compiled
 Tensor = Any
 LENGTHS = 256  # a step is captured for multiples of this: a row reads its own positions, however long the longest is
 _THREADS = 128  # of a block, as in the sources
+_MOST_THREADS = 1024  # of a block of any kernel
 _TYPES = (torch.bfloat16, torch.float32)
 
 
@@ -33,6 +34,10 @@ def problem(like: Tensor, batch: int, heads: int, block: int, *, in_8_bits: bool
         return f"values in {like.dtype}"
     if rest or lanes not in (1, 2, 4, 8, 16, 32):  # threads share a position by twos
         return f"heads of {width} values"
+    if 2 * heads * lanes > _MOST_THREADS:
+        return f"{heads} heads of {width} values, of which a position takes more than {_MOST_THREADS} threads"
+    if in_8_bits and block * like.element_size() % 16:
+        return f"blocks of {block} positions, whose scales are no whole 16 bytes"
     try:
         _attention(like.dtype, heads, width, block, span_of(batch), like.device.index, in_8_bits=in_8_bits)
         _norm(like.dtype, like.shape[-1], like.device.index)

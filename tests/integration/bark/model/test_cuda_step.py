@@ -38,7 +38,8 @@ def macros(dtype: Any, **others: int) -> cuda_kernels.Macros:
 def in_8_bits(values: Any) -> tuple[Any, Any]:
     """Values (…, width) as whole numbers, and their scales (…) in the type of the values."""
     largest = values.float().abs().amax(-1).clamp_min(1e-30)
-    scales = (largest / 127 + (largest - largest)).to(values.dtype)
+    full = torch.tensor(127.0, device=values.device)  # by a plain number a GPU would multiply with its inverse
+    scales = (largest / full + (largest - largest)).to(values.dtype)
     whole = (values.float() * (1 / scales.float())[..., None]).round().clamp(-127, 127)
     return whole.nan_to_num().to(torch.int8), scales
 
@@ -247,6 +248,7 @@ def test_on_a_cpu_there_are_no_kernels(caplog: pytest.LogCaptureFixture) -> None
 
 UNAVAILABLE = [
     (torch.float16, 64, None, "values in torch.float16"),
+    (torch.float32, 1024, None, "heads of 1024 values"),
     (torch.bfloat16, 80, None, "heads of 80 values"),
     (torch.float32, 6, None, "heads of 6 values"),
     (torch.bfloat16, 64, ImportError("No module named 'cuda'"), "No module named 'cuda'"),
@@ -286,6 +288,24 @@ def test_kernels_that_cannot_be_had_are_told_with_the_reason(
         assert not cache_of_a_gpu(dtype, width, in_8_bits=False).kernels
     (message,) = caplog.messages
     assert message.endswith(f"by torch's own attention: {said}")
+
+
+@pytest.mark.parametrize(
+    ("heads", "width", "block", "in_8_bits", "said"),
+    [
+        (32, 128, 1024, False, "32 heads of 128 values, of which a position takes more than 1024 threads"),
+        (4, 64, 1020, True, "blocks of 1020 positions, whose scales are no whole 16 bytes"),
+        (4, 64, 1020, False, None),
+        (4, 64, 1024, True, None),
+    ],
+)
+def test_sizes_that_the_kernels_do_not_take_are_told(
+    monkeypatch: pytest.MonkeyPatch, heads: int, width: int, block: int, in_8_bits: bool, said: str | None
+) -> None:
+    monkeypatch.setattr(cuda_step, "compiled", lambda *_: None)
+    with torch.inference_mode(False), FakeTensorMode():
+        like = torch.zeros(block, heads * width, device="cuda", dtype=torch.float32 if width == 128 else torch.bfloat16)
+        assert cuda_step.problem(like, 2, heads, block, in_8_bits=in_8_bits) == said
 
 
 def test_a_refusal_of_the_compiler_is_told_and_its_program_is_destroyed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,6 @@ __device__ inline T narrow(float x) { return x; }
 // the scale of its position and head.
 #if CACHE8
 typedef signed char S;
-__device__ inline float wide(S x) { return x; }
 #else
 typedef T S;
 #endif
